@@ -1,0 +1,255 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+)
+
+// NodeID is the place of a node in topology order: by the values of the cluster's levels,
+// outermost first, then by name, numbers in either compared as numbers.
+type NodeID int32
+
+// NoNode stands for a member that has no place.
+const NoNode NodeID = -1
+
+// Node is what the planner needs to know of a node before any pod is counted.
+type Node struct {
+	// Name of the node.
+	Name string
+	// Domains holds the node's value for each level of the cluster, outermost first. An empty
+	// value, or a missing tail, means the node is outside that level.
+	Domains []string
+}
+
+// domain is a contiguous range of nodes in topology order that share the values of all levels
+// down to its own. The root, at index 0, is the whole cluster.
+type domain struct {
+	name     string
+	level    int // -1 for the root
+	parent   int32
+	lo, hi   NodeID
+	children []int32 // in topology order
+}
+
+// Resource is a column of the capacity table; see Cluster.Resource.
+type Resource int32
+
+// Cluster is the static tree of domains and the capacity left on each node.
+type Cluster struct {
+	levels    []string
+	names     []string
+	ids       map[string]NodeID
+	domains   []domain
+	byLevel   [][]int32
+	leaf      []int32 // innermost domain of each node
+	resources []string
+	columns   map[string]Resource
+	free      [][]int64 // by resource, then node: what is left
+	capacity  [][]int64 // by resource, then node: what the node has in all
+
+	work scratch
+}
+
+// NewCluster returns an empty cluster whose topology levels are the given node labels, outermost
+// first. Without levels the cluster is one flat domain.
+func NewCluster(levels []string) *Cluster {
+	c := &Cluster{levels: slices.Clone(levels), columns: map[string]Resource{}}
+	c.SetNodes(nil)
+	return c
+}
+
+// Levels returns the names of the topology levels, outermost first.
+func (c *Cluster) Levels() []string { return c.levels }
+
+// NumNodes returns how many nodes the cluster has.
+func (c *Cluster) NumNodes() int { return len(c.names) }
+
+// NodeName returns the name of a node.
+func (c *Cluster) NodeName(id NodeID) string { return c.names[id] }
+
+// Node returns the ID of the node of that name.
+func (c *Cluster) Node(name string) (NodeID, bool) {
+	id, ok := c.ids[name]
+	return id, ok
+}
+
+// SetNodes replaces the nodes and rebuilds the tree. Every node starts without capacity: SetNode
+// must follow for each of them.
+func (c *Cluster) SetNodes(nodes []Node) {
+	order := slices.Clone(nodes)
+	slices.SortFunc(order, func(a, b Node) int { return c.compareNodes(&a, &b) })
+
+	c.names = make([]string, len(order))
+	c.ids = make(map[string]NodeID, len(order))
+	for i := range order {
+		c.names[i] = order[i].Name
+		c.ids[order[i].Name] = NodeID(i)
+	}
+	c.buildDomains(order)
+	for r := range c.resources {
+		c.free[r] = make([]int64, len(order))
+		c.capacity[r] = make([]int64, len(order))
+	}
+}
+
+// compareNodes orders nodes by domain, nodes outside a level after those inside it, then by name.
+func (c *Cluster) compareNodes(a, b *Node) int {
+	for l := range c.levels {
+		x, y := a.value(l), b.value(l)
+		if x == y {
+			continue
+		}
+		if x == "" || y == "" {
+			return -cmp.Compare(len(x), len(y))
+		}
+		return compareNatural(x, y)
+	}
+	return compareNatural(a.Name, b.Name)
+}
+
+func (n *Node) value(level int) string {
+	if level < len(n.Domains) {
+		return n.Domains[level]
+	}
+	return ""
+}
+
+func (c *Cluster) buildDomains(order []Node) {
+	c.domains = []domain{{level: -1, parent: -1, hi: NodeID(len(order))}}
+	c.byLevel = make([][]int32, len(c.levels))
+	c.leaf = make([]int32, len(order))
+	c.divide(order, 0, 0)
+}
+
+// divide splits the nodes of domain d by the values of the given level, and those by the next.
+// Nodes outside the level stay directly under d for it, and may still share a deeper level.
+func (c *Cluster) divide(order []Node, d int32, level int) {
+	lo, hi := c.domains[d].lo, c.domains[d].hi
+	c.divideRange(order, d, lo, hi, level)
+}
+
+func (c *Cluster) divideRange(order []Node, d int32, lo, hi NodeID, level int) {
+	if level == len(c.levels) {
+		for i := lo; i < hi; i++ {
+			c.leaf[i] = d
+		}
+		return
+	}
+	for lo < hi {
+		value, end := order[lo].value(level), lo+1
+		for end < hi && order[end].value(level) == value {
+			end++
+		}
+		if value == "" {
+			c.divideRange(order, d, lo, end, level+1)
+		} else {
+			child := int32(len(c.domains))
+			c.domains = append(c.domains, domain{name: value, level: level, parent: d, lo: lo, hi: end})
+			c.domains[d].children = append(c.domains[d].children, child)
+			c.byLevel[level] = append(c.byLevel[level], child)
+			c.divide(order, child, level+1)
+		}
+		lo = end
+	}
+}
+
+// Resource returns the column of a resource, by its Kubernetes name, adding it if it is new.
+// Amounts are in the scheduler's units: millicores for cpu, bytes for memory and
+// ephemeral-storage, whole numbers for everything else.
+func (c *Cluster) Resource(name string) Resource {
+	r, ok := c.columns[name]
+	if !ok {
+		r = Resource(len(c.resources))
+		c.columns[name] = r
+		c.resources = append(c.resources, name)
+		c.free = append(c.free, make([]int64, len(c.names)))
+		c.capacity = append(c.capacity, make([]int64, len(c.names)))
+	}
+	return r
+}
+
+// Amount is a quantity of one resource.
+type Amount struct {
+	Resource Resource
+	Value    int64
+}
+
+// SetNode states a node's whole capacity and what its pods use of it; a resource not named is not
+// there. What is left may be negative on an overcommitted node.
+func (c *Cluster) SetNode(id NodeID, capacity, used []Amount) {
+	for r := range c.resources {
+		c.free[r][id], c.capacity[r][id] = 0, 0
+	}
+	for _, a := range capacity {
+		c.capacity[a.Resource][id] = a.Value
+		c.free[a.Resource][id] = a.Value
+	}
+	for _, a := range used {
+		c.free[a.Resource][id] -= a.Value
+	}
+}
+
+// Take subtracts amounts from what is left on a node, and Return gives them back: for capacity
+// that is held by plans which no pod shows yet.
+func (c *Cluster) Take(id NodeID, amounts []Amount) {
+	for _, a := range amounts {
+		c.free[a.Resource][id] -= a.Value
+	}
+}
+
+// Return is the inverse of Take.
+func (c *Cluster) Return(id NodeID, amounts []Amount) {
+	for _, a := range amounts {
+		c.free[a.Resource][id] += a.Value
+	}
+}
+
+// Free returns what is left of a resource on a node.
+func (c *Cluster) Free(id NodeID, r Resource) int64 { return c.free[r][id] }
+
+// TotalFree returns what is left of a resource in the whole cluster, overcommitted nodes counted
+// as empty, and what the cluster has of it in all.
+func (c *Cluster) TotalFree(r Resource) (free, capacity int64) {
+	for i, f := range c.free[r] {
+		free += max(f, 0)
+		capacity += c.capacity[r][i]
+	}
+	return free, capacity
+}
+
+// DomainOf names the innermost domain that holds all the nodes, as "level value", or "cluster" if
+// only the root does.
+func (c *Cluster) DomainOf(nodes []NodeID) string {
+	d := c.commonDomain(nodes)
+	return c.domainName(d)
+}
+
+func (c *Cluster) domainName(d int32) string {
+	if c.domains[d].level < 0 {
+		return "cluster"
+	}
+	return c.levels[c.domains[d].level] + " " + c.domains[d].name
+}
+
+// commonDomain returns the innermost domain that holds all the nodes.
+func (c *Cluster) commonDomain(nodes []NodeID) int32 {
+	lo, hi, found := NodeID(0), NodeID(0), false
+	for _, n := range nodes {
+		if n == NoNode {
+			continue
+		}
+		if !found {
+			lo, hi, found = n, n, true
+			continue
+		}
+		lo, hi = min(lo, n), max(hi, n)
+	}
+	if !found {
+		return 0
+	}
+	d := c.leaf[lo]
+	for c.domains[d].hi <= hi {
+		d = c.domains[d].parent
+	}
+	return d
+}

@@ -1,0 +1,87 @@
+package planner
+
+import "testing"
+
+func TestExplanationSentence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		used   map[string]int64
+		demand func(*Cluster) *Demand
+		want   string
+	}{
+		"short in all": {
+			used:   map[string]int64{"r0/n0": 8, "r0/n1": 2},
+			demand: func(c *Cluster) *Demand { return gang(c, repeat(4, 8)...) },
+			want: "gang needs 4 members (with nvidia.com/gpu 8), room for 2; short of nvidia.com/gpu: needed 32, free 22 of 32; " +
+				"of 4 nodes: 2 too little nvidia.com/gpu left",
+		},
+		"fragmented": {
+			used:   map[string]int64{"r0/n0": 4, "r0/n1": 4, "r1/n0": 4, "r1/n1": 4},
+			demand: func(c *Cluster) *Demand { return gang(c, 8, 8) },
+			want: "gang needs 2 members (with nvidia.com/gpu 8), room for 0; enough is free in all, but not on whole nodes: " +
+				"nvidia.com/gpu: needed 16, free 16 of 32; of 4 nodes: 4 too little nvidia.com/gpu left",
+		},
+		"blocked nodes by cause": {
+			used: map[string]int64{"r0/n0": 8},
+			demand: func(c *Cluster) *Demand {
+				d := gang(c, repeat(2, 8)...)
+				d.Classes[0].Causes = []string{"cordoned", "with taint dedicated=infra:NoSchedule"}
+				d.Classes[0].Blocked = []uint16{0, 2, 1, 2}
+				return d
+			},
+			want: "gang needs 2 members (with nvidia.com/gpu 8), room for 0; short of nvidia.com/gpu: needed 16, free 0 of 8; " +
+				"of 4 nodes: 2 with taint dedicated=infra:NoSchedule, 1 cordoned, 1 too little nvidia.com/gpu left",
+		},
+		"a resource nobody has": {
+			demand: func(c *Cluster) *Demand {
+				d := gang(c, 1)
+				d.Classes[0].Requests[0].Resource = c.Resource("amd.com/gpu")
+				return d
+			},
+			want: "gang needs 1 member (with amd.com/gpu 1), room for 0; short of amd.com/gpu: needed 1, free 0 of 0; " +
+				"of 4 nodes: 4 no amd.com/gpu",
+		},
+		"larger than a node": {
+			demand: func(c *Cluster) *Demand { return gang(c, 9) },
+			want: "gang needs 1 member (with nvidia.com/gpu 9), room for 0; enough is free in all, but not on whole nodes: " +
+				"nvidia.com/gpu: needed 9, free 32 of 32; of 4 nodes: 4 too small for nvidia.com/gpu 9",
+		},
+		"two classes beside placed members": {
+			used: map[string]int64{"r0/n0": 8, "r0/n1": 8, "r1/n0": 8},
+			demand: func(c *Cluster) *Demand {
+				d := gang(c, 1, 8)
+				d.Placed = []NodeID{0, 1}
+				return d
+			},
+			want: "gang needs 2 members more beside 2 placed (1 with nvidia.com/gpu 1; 1 with nvidia.com/gpu 8), room for 1; " +
+				"short of nvidia.com/gpu: needed 9, free 8 of 32; of 4 nodes: 3 too little nvidia.com/gpu left",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testCluster(t, tc.used, racks("r", 2, 2)...)
+			e := mustRefuse(t, c, tc.demand(c), nil)
+			// Everyone has room for more pods; only what is short is of interest.
+			if got := e.String(); got != tc.want {
+				t.Errorf("\n got %q\nwant %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFormatAmount(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		value int64
+		want  string
+	}{
+		{"cpu", 1500, "1500m"},
+		{"cpu", 64000, "64"},
+		{"memory", 256 << 30, "256Gi"},
+		{"memory", 1<<30 + 1, "1073741825"},
+		{"hugepages-2Mi", 4 << 20, "4Mi"},
+		{"nvidia.com/gpu", 8, "8"},
+	} {
+		if got := FormatAmount(tc.name, tc.value); got != tc.want {
+			t.Errorf("%s %d: got %s, want %s", tc.name, tc.value, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package planner
+
+// learned holds what verification taught about each class.
+type learned struct {
+	byClass [][]Limit
+	// nowhere holds, for a class that no node takes at all, the cause; "" for the others.
+	nowhere []string
+}
+
+func newLearned(classes int) *learned {
+	return &learned{byClass: make([][]Limit, classes), nowhere: make([]string, classes)}
+}
+
+func (l *learned) add(limits []Limit) {
+	for _, limit := range limits {
+		if limit.Node == NoNode {
+			l.nowhere[limit.Class] = limit.Cause
+			continue
+		}
+		l.byClass[limit.Class] = append(l.byClass[limit.Class], limit)
+	}
+}
+
+// cause returns why a node that arithmetic would let a class use takes none of its members.
+func (l *learned) cause(class int, node NodeID) string {
+	for _, limit := range l.byClass[class] {
+		if limit.Node == node && limit.Max == 0 {
+			return limit.Cause
+		}
+	}
+	return l.nowhere[class]
+}
