@@ -1,0 +1,150 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/x509/pkix"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/spf13/pflag"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/featuregate"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+)
+
+const (
+	loopback              = "127.0.0.1"
+	serviceCIDR           = "10.96.0.0/16"
+	serviceIP             = "10.96.0.1" // of the Service kubernetes: the first address of serviceCIDR
+	serviceAccountKeyFile = "service-account.key"
+)
+
+func (c *Cluster) startAPIServer(ctx context.Context, etcdURL string) error {
+	listener, err := c.listen()
+	if err != nil {
+		return err
+	}
+	served := false
+	defer func() {
+		if !served {
+			_ = listener.Close()
+		}
+	}()
+	port := listener.Addr().(*net.TCPAddr).Port
+	server := fmt.Sprintf("https://%s:%d", loopback, port)
+	if err := c.openClient(server); err != nil {
+		return err
+	}
+	opts, err := c.apiServerOptions(port, etcdURL)
+	if err != nil {
+		return err
+	}
+	opts.SecureServing.Listener = listener
+	if err := opts.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
+		return err
+	}
+	if err := c.setFeatureGates(); err != nil {
+		return err
+	}
+
+	informerName, err := cache.NewInformerName("kube-apiserver")
+	if err != nil {
+		return err
+	}
+	c.onStop(informerName.Release)
+	opts.InformerName = informerName
+
+	// Completing options starts goroutines; they must live as long as the server.
+	completeCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c.onStop(cancel)
+	completed, err := opts.Complete(completeCtx)
+	if err != nil {
+		return err
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	served = true
+	c.run(ctx, "kube-apiserver", func(ctx context.Context) error { return apiserver.Run(ctx, completed) })
+	return c.await(ctx, "/readyz", func(ctx context.Context) (bool, error) {
+		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
+		return err == nil, nil
+	})
+}
+
+// listen opens the API server's port: the one that the data directory's kubeconfig names, so that
+// copies of it stay valid, or else a free one.
+func (c *Cluster) listen() (net.Listener, error) {
+	if config, err := clientcmd.BuildConfigFromFlags("", c.file("kubeconfig")); err == nil {
+		if server, err := url.Parse(config.Host); err == nil {
+			if listener, err := net.Listen("tcp", server.Host); err == nil {
+				return listener, nil
+			}
+		}
+	}
+	return net.Listen("tcp", loopback+":0")
+}
+
+func (c *Cluster) apiServerOptions(port int, etcdURL string) (*options.ServerRunOptions, error) {
+	serverCert, serverKey, err := c.ca.issueFiles(c.dir, "kube-apiserver", pkix.Name{CommonName: "kube-apiserver"},
+		loopback, serviceIP, "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	if err != nil {
+		return nil, err
+	}
+	etcdCert, etcdKey, err := c.ca.issueFiles(c.dir, "kube-apiserver-etcd", pkix.Name{CommonName: "kube-apiserver"})
+	if err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--etcd-servers=" + etcdURL,
+		"--etcd-cafile=" + c.file("ca.crt"),
+		"--etcd-certfile=" + etcdCert,
+		"--etcd-keyfile=" + etcdKey,
+		"--bind-address=" + loopback,
+		"--advertise-address=" + loopback,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + serviceCIDR,
+		"--client-ca-file=" + c.file("ca.crt"),
+		"--tls-cert-file=" + serverCert,
+		"--tls-private-key-file=" + serverKey,
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + c.file(serviceAccountKeyFile),
+		"--service-account-signing-key-file=" + c.file(serviceAccountKeyFile),
+		"--authorization-mode=RBAC",
+		"--allow-privileged=true",
+	}
+	if len(c.config.RuntimeConfig) > 0 {
+		args = append(args, "--runtime-config="+flagValue(c.config.RuntimeConfig))
+	}
+	opts := options.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range opts.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	return opts, flags.Parse(args)
+}
+
+// setFeatureGates sets the gates in the registry that all components of the process share, and has
+// Stop put them back, so that the next cluster of the process starts from the defaults.
+func (c *Cluster) setFeatureGates() error {
+	gates := utilfeature.DefaultMutableFeatureGate
+	if err := gates.SetFromMap(c.config.FeatureGates); err != nil {
+		return fmt.Errorf("featureGates: %w", err)
+	}
+	names := slices.Sorted(maps.Keys(c.config.FeatureGates))
+	c.onStop(func() {
+		for _, name := range names {
+			// Fails only for a name that SetFromMap has refused.
+			_ = gates.ResetFeatureValueToDefault(featuregate.Feature(name))
+		}
+	})
+	return nil
+}
