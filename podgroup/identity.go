@@ -1,0 +1,51 @@
+package podgroup
+
+import (
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// Key returns the namespace and name of the PodGroup that the pod's scheduling.x-k8s.io/pod-group label
+// names. It returns false for a pod without the label and for one whose label is empty. The PodGroup need
+// not exist.
+func Key(pod *corev1.Pod) (types.NamespacedName, bool) {
+	name := pod.Labels[v1alpha1.GroupLabel]
+	if name == "" {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, true
+}
+
+// Identity tells the places of a gang apart. A Job that retries a completion index makes a new pod for the
+// same place, so pods with equal identities count once.
+type Identity struct {
+	// Owner is the UID of the Job for a pod with a completion index, else the pod's own UID.
+	Owner types.UID
+
+	// Index is the completion index, or -1 for a pod that stands for itself.
+	Index int
+}
+
+// IdentityOf returns the place in its gang that the pod takes.
+func IdentityOf(pod *corev1.Pod) Identity {
+	if index, ok := Rank(pod); ok {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			return Identity{Owner: owner.UID, Index: index}
+		}
+	}
+	return Identity{Owner: pod.UID, Index: -1}
+}
+
+// Rank returns the pod's completion index within its Job, from the batch.kubernetes.io/job-completion-index
+// label or, where an older Job controller made the pod, the annotation of the same name. It returns false if
+// neither is a decimal number of zero or more.
+func Rank(pod *corev1.Pod) (int, bool) {
+	if index, ok := parseIndex(pod.Labels[batchv1.JobCompletionIndexAnnotation]); ok {
+		return index, true
+	}
+	return parseIndex(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+}
