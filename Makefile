@@ -1,0 +1,70 @@
+# Muster: `make help` lists the targets.
+
+# The Kubernetes that the binaries are built from, and call themselves: hack/update-kubernetes.sh moves it.
+KUBERNETES_VERSION := v1.37.2
+
+# One set of build flags, for go build and go test alike: other ones compile Kubernetes again.
+export GOFLAGS := -buildvcs=false
+LDFLAGS := -w -X k8s.io/component-base/version.gitVersion=$(KUBERNETES_VERSION)
+
+# Where goroutines are, tests run under the race detector.
+RACE_PACKAGES := ./plugins/... ./podgroup/...
+UNIT_PACKAGES := ./cmd/... ./manifests/... ./trainer/... ./hack/...
+
+GO := go
+STATICCHECK := bin/staticcheck
+
+.DEFAULT_GOAL := help
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/muster-scheduler and bin/muster-local.
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-scheduler ./cmd/muster-local
+
+.PHONY: demo
+demo: build ## Run three TrainJobs on a local control plane, with Muster and without.
+	bin/muster-local demo
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-integration ## Run all tests.
+
+.PHONY: test-unit
+test-unit: ## Run unit and property tests, the scheduling core under the race detector.
+	$(GO) test -vet=off -ldflags '$(LDFLAGS)' $(UNIT_PACKAGES)
+	CGO_ENABLED=1 $(GO) test -vet=off -race $(RACE_PACKAGES)
+
+.PHONY: test-integration
+test-integration: ## Run the tests against a real API server, scheduler and controllers.
+	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -v -timeout 15m ./test/...
+
+.PHONY: bench
+bench: ## Measure the planner.
+	$(GO) test -vet=off -run '^$$' -bench . -benchmem ./podgroup/planner
+
+##@ Check
+
+.PHONY: lint
+lint: $(STATICCHECK) ## Check format, suspicious code, and leftovers.
+	hack/lint.sh $(STATICCHECK)
+
+.PHONY: verify
+verify: ## Check that generated files are up to date.
+	hack/generate.sh --verify
+
+.PHONY: generate
+generate: ## Generate deepcopy methods and CustomResourceDefinitions.
+	hack/generate.sh
+
+$(STATICCHECK): hack/tools/go.mod
+	cd hack/tools && $(GO) build -o ../../$@ honnef.co/go/tools/cmd/staticcheck
+
+##@ Help
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
