@@ -21,6 +21,9 @@ type Demand struct {
 	// Min is how many of the members must be placed for the gang to be worth starting: the first
 	// ones in rank order. Members beyond it are placed as far as they fit. At least 1.
 	Min int
+	// MinResources must be free, added up over the nodes that any class may use, besides the members
+	// having their places. It is what PodGroup.spec.minResources still asks for.
+	MinResources []Amount
 	// Placed are the nodes of members that have their place already; the others are put near them.
 	Placed []NodeID
 }

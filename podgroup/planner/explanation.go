@@ -26,7 +26,7 @@ type Explanation struct {
 	// even added up over all nodes.
 	Short []Shortage
 	// Fragmented are the resources that suffice when added up, but not on whole nodes; only filled
-	// when nothing is Short.
+	// when nothing is Short and no node refused the gang for another cause.
 	Fragmented []Shortage
 	// Nodes is how many nodes the cluster has.
 	Nodes int
@@ -35,6 +35,8 @@ type Explanation struct {
 	Blocked []Blocked
 	// MinResources are the shortages against spec.minResources, if that is what the gang fails on.
 	MinResources []Shortage
+	// Learned is set if checks beyond arithmetic refused nodes to the gang.
+	Learned bool
 	// Undecided is set if the planner gave up on a gang that arithmetic would let in.
 	Undecided bool
 }
@@ -93,10 +95,20 @@ func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 			e.Short = append(e.Short, s)
 		}
 	}
-	if len(e.Short) == 0 {
+	if len(e.Short) == 0 && l.empty() {
 		e.Fragmented = slices.DeleteFunc(shortages, func(s Shortage) bool { return s.Name == podsResource })
 	}
+	e.Learned = !l.empty()
 	e.Blocked = c.blocked(d, l, worst)
+	return e
+}
+
+// Refused describes a gang that was found not to fit by other means than Plan: placeable members
+// have a place, and causes says for each node why it does not take the next one.
+func (c *Cluster) Refused(d *Demand, placeable int, causes []string) *Explanation {
+	e := c.explain(d, newLearned(len(d.Classes)))
+	e.Placeable, e.Short, e.Fragmented, e.Learned = placeable, nil, nil, true
+	e.Blocked = countCauses(len(causes), func(node int) string { return causes[node] })
 	return e
 }
 
@@ -123,6 +135,24 @@ func (c *Cluster) resourceAmounts(amounts []Amount) []ResourceAmount {
 	return out
 }
 
+// minResourcesShort compares what the gang's minResources still ask for with what is free.
+func (c *Cluster) minResourcesShort(d *Demand) []Shortage {
+	if len(d.MinResources) == 0 {
+		return nil
+	}
+	counts := make([]int64, len(d.Classes))
+	for _, class := range d.Members {
+		counts[class]++
+	}
+	asked := make([]Shortage, len(d.MinResources))
+	columns := make([]Resource, len(d.MinResources))
+	for i, a := range d.MinResources {
+		columns[i], asked[i] = a.Resource, Shortage{Name: c.resources[a.Resource], Needed: a.Value}
+	}
+	c.sumUsable(d, counts, columns, asked)
+	return slices.DeleteFunc(asked, func(s Shortage) bool { return s.Needed <= s.Free })
+}
+
 // shortages adds up what the members need and what the nodes that any of their classes may use
 // have left, for each resource in the order in which the classes name them.
 func (c *Cluster) shortages(d *Demand, counts []int64) []Shortage {
@@ -142,6 +172,12 @@ func (c *Cluster) shortages(d *Demand, counts []int64) []Shortage {
 			out[i].Needed += counts[class] * a.Value
 		}
 	}
+	c.sumUsable(d, counts, columns, out)
+	return out
+}
+
+// sumUsable fills in what the nodes that any class may use have of each column.
+func (c *Cluster) sumUsable(d *Demand, counts []int64, columns []Resource, out []Shortage) {
 	for node := range c.names {
 		if !usable(d, counts, node) {
 			continue
@@ -151,7 +187,6 @@ func (c *Cluster) shortages(d *Demand, counts []int64) []Shortage {
 			out[i].Capacity += c.capacity[r][node]
 		}
 	}
-	return out
 }
 
 func usable(d *Demand, counts []int64, node int) bool {
@@ -167,16 +202,29 @@ func (c *Cluster) blocked(d *Demand, l *learned, class int) []Blocked {
 	if class < 0 {
 		return nil
 	}
+	slots := c.work.slots[class]
+	return countCauses(len(slots), func(node int) string {
+		if slots[node] > 0 {
+			return ""
+		}
+		return c.blockedBy(&d.Classes[class], l.cause(class, NodeID(node)), NodeID(node))
+	})
+}
+
+// countCauses counts nodes by cause, those without one left out, the most frequent cause first.
+func countCauses(nodes int, cause func(node int) string) []Blocked {
 	var out []Blocked
-	for node, slots := range c.work.slots[class] {
-		if slots > 0 {
+	index := map[string]int{}
+	for node := range nodes {
+		why := cause(node)
+		if why == "" {
 			continue
 		}
-		cause := c.blockedBy(&d.Classes[class], l.cause(class, NodeID(node)), NodeID(node))
-		i := slices.IndexFunc(out, func(b Blocked) bool { return b.Cause == cause })
-		if i < 0 {
+		i, known := index[why]
+		if !known {
 			i = len(out)
-			out = append(out, Blocked{Cause: cause})
+			index[why] = i
+			out = append(out, Blocked{Cause: why})
 		}
 		out[i].Nodes++
 	}
@@ -233,11 +281,11 @@ func (e *Explanation) String() string {
 	if len(e.MinResources) == 0 {
 		fmt.Fprintf(&b, ", room for %d", e.Placeable)
 	}
-	writeShortages(&b, "; short of ", e.Short)
-	writeShortages(&b, "; minResources asks for more than is free: ", e.MinResources)
-	if len(e.Fragmented) > 0 && len(e.MinResources) == 0 && !e.Undecided {
-		writeShortages(&b, "; enough is free in all, but not on whole nodes: ", e.Fragmented)
+	if len(e.MinResources) == 0 {
+		writeShortages(&b, "; short of ", e.Short)
 	}
+	writeShortages(&b, "; minResources asks for more than is free: ", e.MinResources)
+	writeShortages(&b, "; enough is free in all, but not on whole nodes: ", e.Fragmented)
 	if e.Nodes == 0 {
 		b.WriteString("; the cluster has no nodes")
 	}

@@ -55,6 +55,16 @@ func TestExplanationSentence(t *testing.T) {
 			want: "gang needs 2 members more beside 2 placed (1 with nvidia.com/gpu 1; 1 with nvidia.com/gpu 8), room for 1; " +
 				"short of nvidia.com/gpu: needed 9, free 8 of 32; of 4 nodes: 3 too little nvidia.com/gpu left",
 		},
+		"minResources beyond the members": {
+			used: map[string]int64{"r0/n0": 8},
+			demand: func(c *Cluster) *Demand {
+				d := gang(c, 1)
+				d.MinResources = []Amount{{c.Resource("nvidia.com/gpu"), 25}, {c.Resource("pods"), 2}}
+				return d
+			},
+			want: "gang needs 1 member (with nvidia.com/gpu 1); minResources asks for more than is free: " +
+				"nvidia.com/gpu: needed 25, free 24 of 32; of 4 nodes: 1 too little nvidia.com/gpu left",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := testCluster(t, tc.used, racks("r", 2, 2)...)

@@ -21,6 +21,15 @@ func (l *learned) add(limits []Limit) {
 	}
 }
 
+func (l *learned) empty() bool {
+	for class := range l.byClass {
+		if len(l.byClass[class]) > 0 || l.nowhere[class] != "" {
+			return false
+		}
+	}
+	return true
+}
+
 // cause returns why a node that arithmetic would let a class use takes none of its members.
 func (l *learned) cause(class int, node NodeID) string {
 	for _, limit := range l.byClass[class] {

@@ -1,0 +1,263 @@
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// census is a gang as the scheduling cycle finds it.
+type census struct {
+	// waiting are the members that this scheduler is to place, in rank order.
+	waiting []*corev1.Pod
+	// present counts members that have their place or have finished, and nodes are the places.
+	present int
+	nodes   []string
+	// foreign counts waiting members that name another scheduler.
+	foreign int
+	// finished counts members that succeeded; they are part of present.
+	finished int
+	// unseen counts waiting members that the scheduler's own informer does not show yet.
+	unseen int
+}
+
+// take counts the gang's members. The given member is the one whose turn it is.
+func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
+	counts := pl.members.Get(key)
+	c := census{present: counts.Bound + counts.Finished, finished: counts.Finished}
+	placed := pl.gangs.placedNodes(key)
+	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
+	for _, m := range pl.members.Members(key) {
+		switch m.State {
+		case podgroup.Bound, podgroup.Running:
+			c.nodes = append(c.nodes, m.Node)
+		case podgroup.Waiting:
+			if node, ok := placed[m.UID]; ok {
+				c.present++
+				c.nodes = append(c.nodes, node)
+				continue
+			}
+			if m.Gated {
+				continue
+			}
+			if m.SchedulerName != pl.handle.ProfileName() {
+				c.foreign++
+				continue
+			}
+			member := pod
+			if m.UID != pod.UID {
+				var err error
+				if member, err = lister.Get(m.Name); err != nil || member.UID != m.UID {
+					c.unseen++
+					continue
+				}
+			}
+			c.waiting = append(c.waiting, member)
+		}
+	}
+	return c
+}
+
+// admit plans the gang of a member and starts its commit, or refuses the gang. It returns the
+// member's node, or why it has none.
+func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, nodes []fwk.NodeInfo) (node, why string, err error) {
+	started := pl.clock.Now()
+	if why := pl.incomplete(key); why != "" {
+		return "", why, nil
+	}
+	group, c := pl.group(key), pl.take(key, pod)
+	if group == nil || len(c.waiting) == 0 {
+		return "", fmt.Sprintf("PodGroup %q changed while its turn came", key.Name), nil
+	}
+	need := max(int(group.Spec.MinMember)-c.present, 1)
+	if len(c.waiting) < need && c.unseen > 0 {
+		// The last of them to be seen finds all of them.
+		return "", fmt.Sprintf("%d members of PodGroup %q are yet to be seen by the scheduler", c.unseen, key.Name), nil
+	}
+	refuse := func(reason, why string, e *planner.Explanation) (string, string, error) {
+		pl.refuse(ctx, key, group, c, reason, why, e)
+		planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
+		return "", why, nil
+	}
+	if why := disagreement(group, c, need); why != "" {
+		return refuse(ReasonMembersDisagree, why, nil)
+	}
+	pl.cluster.sync(nodes)
+	d, err := pl.cluster.newDemand(klog.FromContext(ctx), c.waiting, min(need, len(c.waiting)), c.nodes)
+	if err != nil {
+		return "", "", err
+	}
+	d.MinResources = pl.minResources(group, c, key)
+	plan, explanation, err := pl.plan(ctx, key, d)
+	switch {
+	case err != nil:
+		return "", "", err
+	case explanation != nil:
+		return refuse(ReasonUnschedulable, explanation.String(), explanation)
+	}
+	commit := pl.newCommit(d, plan)
+	commit.surplus = c.present >= int(group.Spec.MinMember)
+	pl.gangs.begin(key, commit)
+	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
+	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(commit.seats), "placed", c.present, "domain", plan.Domain)
+	pl.nominate(ctx, commit.inOrder())
+	pl.checkStillThere(ctx, key, commit)
+	if s, ok := commit.seats[pod.UID]; ok {
+		return s.node, "", nil
+	}
+	return "", "the gang starts without this member: there is no room for more than its minimum", nil
+}
+
+// disagreement says why the members cannot be placed as one gang, or returns "".
+func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
+	if len(c.waiting) < need && c.present < int(group.Spec.MinMember) {
+		why := fmt.Sprintf("gang needs %d members, %d are for this scheduler to place", need, len(c.waiting))
+		if c.foreign > 0 {
+			why += fmt.Sprintf("; %d name another schedulerName", c.foreign)
+		}
+		return why
+	}
+	first := c.waiting[0]
+	for _, p := range c.waiting[1:] {
+		if a, b := corev1Priority(first), corev1Priority(p); a != b {
+			return fmt.Sprintf("all members of a gang need one priority: pod %q has %d, pod %q has %d", first.Name, a, p.Name, b)
+		}
+	}
+	return ""
+}
+
+// plan asks the planner, with what other gangs hold taken out, and falls back to placing members
+// one by one where arithmetic cannot answer.
+func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *demand) (*planner.Plan, *planner.Explanation, error) {
+	held := pl.gangs.held(key, corev1Priority(d.pods[0]))
+	for _, s := range held {
+		if id, ok := pl.cluster.Node(s.node); ok {
+			pl.cluster.Take(id, s.requests)
+			defer pl.cluster.Return(id, s.requests)
+		}
+	}
+	v := &verifier{ctx: ctx, fw: pl.handle, cluster: pl.cluster, demand: d}
+	var verify planner.Verifier = v
+	if d.exact {
+		// Arithmetic still says no faster and better, where it can.
+		verify = nil
+	}
+	plan, explanation, err := pl.cluster.Plan(&d.Demand, verify)
+	if err != nil || explanation != nil && !explanation.Undecided || plan != nil && !d.exact {
+		return plan, explanation, err
+	}
+	return v.placeOneByOne()
+}
+
+func shortOf(e *planner.Explanation) sets.Set[string] {
+	short := sets.New[string]()
+	for _, s := range append(e.MinResources, e.Short...) {
+		short.Insert(s.Name)
+	}
+	if short.Len() == 0 {
+		return nil
+	}
+	return short
+}
+
+// minResources is what the PodGroup's minResources still ask for: members that have their place
+// have theirs, and a finished member needs its share no more.
+func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key types.NamespacedName) []planner.Amount {
+	if len(group.Spec.MinResources) == 0 || c.present >= int(group.Spec.MinMember) {
+		return nil
+	}
+	held := map[corev1.ResourceName]int64{}
+	for _, info := range pl.placedInfos(key) {
+		r := info.CalculateResource().Resource
+		held[corev1.ResourceCPU] += r.GetMilliCPU()
+		held[corev1.ResourceMemory] += r.GetMemory()
+		held[corev1.ResourceEphemeralStorage] += r.GetEphemeralStorage()
+		for name, value := range r.GetScalarResources() {
+			held[name] += value
+		}
+		held[corev1.ResourcePods]++
+	}
+	finished := float64(c.finished) / float64(group.Spec.MinMember)
+	var out []planner.Amount
+	for _, name := range sets.List(sets.KeySet(group.Spec.MinResources)) {
+		quantity := group.Spec.MinResources[name]
+		value := quantity.Value()
+		if name == corev1.ResourceCPU {
+			value = quantity.MilliValue()
+		}
+		value = int64(math.Ceil(float64(value)*(1-finished))) - held[name]
+		if value > 0 {
+			out = append(out, planner.Amount{Resource: pl.cluster.Resource(string(name)), Value: value})
+		}
+	}
+	return out
+}
+
+// placedInfos returns the gang's members on the nodes that hold any, from the snapshot.
+func (pl *Coscheduling) placedInfos(key types.NamespacedName) []fwk.PodInfo {
+	var out []fwk.PodInfo
+	seen := sets.New[string]()
+	visit := func(node string) {
+		id, ok := pl.cluster.Node(node)
+		if !ok || seen.Has(node) {
+			return
+		}
+		seen.Insert(node)
+		for _, info := range pl.cluster.infoByID[id].GetPods() {
+			if k, ok := podgroup.Key(info.GetPod()); ok && k == key {
+				out = append(out, info)
+			}
+		}
+	}
+	for _, m := range pl.members.Members(key) {
+		visit(m.Node)
+	}
+	for _, node := range pl.gangs.placedNodes(key) {
+		visit(node)
+	}
+	return out
+}
+
+func (pl *Coscheduling) newCommit(d *demand, plan *planner.Plan) *commit {
+	c := &commit{seats: map[types.UID]*seat{}, priority: corev1Priority(d.pods[0])}
+	for i, node := range plan.Nodes {
+		if node != planner.NoNode {
+			c.seats[d.pods[i].UID] = pl.newSeat(d, i, node)
+		}
+	}
+	return c
+}
+
+func (pl *Coscheduling) newSeat(d *demand, member int, node planner.NodeID) *seat {
+	return &seat{
+		pod: d.pods[member], info: d.infos[member],
+		node: pl.cluster.NodeName(node), requests: d.Classes[d.Members[member]].Requests,
+	}
+}
+
+// refuse turns the gang away as one: the first waiting member stands for all of them.
+func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, c census, reason, why string, e *planner.Explanation) {
+	members := sets.New[types.UID]()
+	for _, p := range c.waiting {
+		members.Insert(p.UID)
+	}
+	r := &refusal{message: why, representative: c.waiting[0].UID, members: members}
+	if e != nil {
+		r.short, r.learned = shortOf(e), e.Learned
+	}
+	pl.gangs.refuse(key, r)
+	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", why)
+	if c.present < int(group.Spec.MinMember) {
+		pl.report.refused(key, reason, why)
+	}
+}

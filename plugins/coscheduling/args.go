@@ -1,0 +1,76 @@
+package coscheduling
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// maxPermitWait is the longest that the scheduling framework lets a pod wait at Permit.
+const maxPermitWait = 15 * time.Minute
+
+// Args are the arguments of the Coscheduling plugin in a KubeSchedulerConfiguration:
+//
+//	pluginConfig:
+//	- name: Coscheduling
+//	  args:
+//	    permitWaitingTimeSeconds: 60
+//	    topologyLevels: [topology.kubernetes.io/zone, example.com/rack]
+type Args struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// PermitWaitingTimeSeconds is how long reserved members may wait for the rest of their gang, in
+	// seconds, where the PodGroup sets no scheduleTimeoutSeconds. From 1 to 900, the longest the
+	// framework allows; 60 by default.
+	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
+
+	// TopologyLevels are the node labels that describe where a node stands, outermost first. A gang
+	// is put into the lowest domain that holds it. None by default: the cluster is one domain.
+	TopologyLevels []string `json:"topologyLevels,omitempty"`
+}
+
+// decodeArgs reads the plugin's arguments as the scheduler passes them, sets defaults and
+// validates. An unknown field or a bad value is an error that names it.
+func decodeArgs(obj runtime.Object) (*Args, error) {
+	args := &Args{}
+	switch raw := obj.(type) {
+	case nil:
+	case *runtime.Unknown:
+		if err := yaml.UnmarshalStrict(raw.Raw, args); err != nil {
+			return nil, fmt.Errorf("decoding the arguments of plugin %s: %w", Name, err)
+		}
+	default:
+		return nil, fmt.Errorf("arguments of plugin %s: want raw arguments, got %T", Name, obj)
+	}
+	if args.PermitWaitingTimeSeconds == nil {
+		args.PermitWaitingTimeSeconds = ptr.To[int64](60)
+	}
+	if err := args.validate().ToAggregate(); err != nil {
+		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
+	}
+	return args, nil
+}
+
+func (a *Args) validate() field.ErrorList {
+	var errs field.ErrorList
+	if t, most := *a.PermitWaitingTimeSeconds, int64(maxPermitWait/time.Second); t < 1 || t > most {
+		errs = append(errs, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), t, fmt.Sprintf("must be from 1 to %d", most)))
+	}
+	levels, seen := field.NewPath("topologyLevels"), map[string]bool{}
+	for i, label := range a.TopologyLevels {
+		for _, msg := range validation.IsQualifiedName(label) {
+			errs = append(errs, field.Invalid(levels.Index(i), label, msg))
+		}
+		if seen[label] {
+			errs = append(errs, field.Duplicate(levels.Index(i), label))
+		}
+		seen[label] = true
+	}
+	return errs
+}

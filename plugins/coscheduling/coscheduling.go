@@ -1,0 +1,250 @@
+// Package coscheduling is the kube-scheduler plugin that starts gangs whole: the pods that carry a
+// PodGroup's label are planned together on one snapshot, follow the plan one by one, and bind only
+// when the last of them has its place.
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// Name is the name of the plugin in the registry and in configurations.
+const Name = "Coscheduling"
+
+// Coscheduling admits gangs all or nothing.
+type Coscheduling struct {
+	handle  framework.Framework
+	args    *Args
+	members *podgroup.Membership
+	groups  cache.Indexer
+	gangs   *gangs
+	cluster *cluster
+	report  *reporter
+	clock   clock.WithDelayedExecution
+}
+
+var (
+	_ fwk.QueueSortPlugin   = &Coscheduling{}
+	_ fwk.PreEnqueuePlugin  = &Coscheduling{}
+	_ fwk.EnqueueExtensions = &Coscheduling{}
+	_ fwk.PreFilterPlugin   = &Coscheduling{}
+	_ fwk.FilterPlugin      = &Coscheduling{}
+	_ fwk.PostFilterPlugin  = &Coscheduling{}
+	_ fwk.ReservePlugin     = &Coscheduling{}
+	_ fwk.PermitPlugin      = &Coscheduling{}
+	_ fwk.SignPlugin        = &Coscheduling{}
+)
+
+// Name returns the name of the plugin.
+func (pl *Coscheduling) Name() string { return Name }
+
+// PreEnqueue keeps members out of the active queue until their gang could start: its PodGroup
+// exists and is valid, and enough members are there. It runs under the queue's lock and only looks
+// things up; the handlers in watch.go activate the members when the answer changes.
+func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return nil
+	}
+	if why := pl.incomplete(key); why != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	return nil
+}
+
+// incomplete says why the gang cannot be planned yet, or returns "".
+func (pl *Coscheduling) incomplete(key types.NamespacedName) string {
+	group := pl.group(key)
+	if group == nil {
+		return fmt.Sprintf("PodGroup %q does not exist", key.Name)
+	}
+	if errs := podgroup.Validate(group); len(errs) > 0 {
+		return fmt.Sprintf("PodGroup %q is invalid: %v", key.Name, errs.ToAggregate())
+	}
+	counts := pl.members.Get(key)
+	if ready := counts.Present - counts.Gated; ready < int(group.Spec.MinMember) {
+		why := fmt.Sprintf("PodGroup %q needs %d members, %d exist", key.Name, group.Spec.MinMember, counts.Present)
+		if counts.Gated > 0 {
+			why += fmt.Sprintf(" of which %d have scheduling gates", counts.Gated)
+		}
+		return why
+	}
+	return ""
+}
+
+func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
+	obj, exists, err := pl.groups.GetByKey(key.String())
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*v1alpha1.PodGroup)
+}
+
+// PreFilter gives a member the node that its gang's plan has for it, and plans the gang first if
+// that is still to be done.
+func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	key, ok := podgroup.Key(pod)
+	if !ok || isTrial(state) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	switch v := pl.gangs.verdictFor(key, pod.UID); {
+	case v.node != "":
+		return only(v.node), nil
+	case v.busy:
+		return nil, unresolvable("the rest of the gang is being placed; this member comes after it")
+	case v.refused != nil:
+		return nil, unresolvable(v.refused.message)
+	}
+	node, why, err := pl.admit(ctx, key, pod, nodes)
+	switch {
+	case err != nil:
+		return nil, fwk.AsStatus(err)
+	case why != "":
+		return nil, unresolvable(why)
+	}
+	return only(node), nil
+}
+
+// PreFilterExtensions returns nil: adding or removing one pod changes nothing for a gang.
+func (pl *Coscheduling) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+func only(node string) *fwk.PreFilterResult {
+	return &fwk.PreFilterResult{NodeNames: sets.New(node)}
+}
+
+// unresolvable is how every refusal of a gang is worded: evicting pods for one member of a gang
+// that cannot start would be in vain, and this code keeps preemption away.
+func unresolvable(why string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+}
+
+// Filter holds a member to its planned node. The scheduler tries a pod's nominated node first,
+// before it looks at what PreFilter allows.
+func (pl *Coscheduling) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return nil
+	}
+	if v := pl.gangs.verdictFor(key, pod.UID); v.node != info.Node().Name {
+		return unresolvable("not the node that the gang's plan has for this member")
+	}
+	return nil
+}
+
+// PostFilter runs when a member was refused its place. A gang that is being committed is planned
+// once more around the members that are reserved already, or else let go as a whole. It always
+// ends the chain, so that no pod is evicted for a single member.
+func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	if v := pl.gangs.verdictFor(key, pod.UID); v.node != "" {
+		pl.recover(ctx, key, pod, v.node, statuses.Get(v.node))
+	}
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+}
+
+// Reserve takes the member's seat in the commit.
+func (pl *Coscheduling) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+	key, ok := podgroup.Key(pod)
+	if !ok || pl.gangs.reserve(key, pod.UID, node) {
+		return nil
+	}
+	return unresolvable("the gang was let go while this member was being placed")
+}
+
+// Unreserve gives the seat back, and with it those of the whole gang if it is still being
+// committed. After the commit it is one member that comes back: the others stay, and the gang is
+// planned again around them.
+func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return
+	}
+	if r := pl.gangs.unplace(key, pod.UID, fmt.Sprintf("member %q could not keep its place, so the whole gang let go", pod.Name)); r != nil {
+		pl.letGo(klog.FromContext(ctx), key, r)
+	}
+}
+
+// Permit lets the gang bind when its last member is reserved; until then members wait, for no
+// longer than the PodGroup's scheduleTimeoutSeconds.
+func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return nil, 0
+	}
+	waiting, done, known := pl.gangs.complete(key, pod.UID)
+	switch {
+	case !known:
+		return unresolvable("the gang was let go while this member was being placed"), 0
+	case !done:
+		return fwk.NewStatus(fwk.Wait), pl.permitWait(key)
+	}
+	for _, uid := range waiting {
+		if w := pl.handle.GetWaitingPod(uid); w != nil {
+			w.Allow(Name)
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Gang is placed whole", "podGroup", key, "members", len(waiting)+1)
+	pl.report.admitted(key)
+	pl.activateMembers(klog.FromContext(ctx), key) // those that came too late for this commit
+	return nil, 0
+}
+
+// permitWait is how long reserved members of a gang may wait for the others.
+func (pl *Coscheduling) permitWait(key types.NamespacedName) time.Duration {
+	wait := time.Duration(*pl.args.PermitWaitingTimeSeconds) * time.Second
+	if group := pl.group(key); group != nil && group.Spec.ScheduleTimeoutSeconds != nil && *group.Spec.ScheduleTimeoutSeconds > 0 {
+		wait = time.Duration(*group.Spec.ScheduleTimeoutSeconds) * time.Second
+	}
+	return min(wait, maxPermitWait)
+}
+
+// SignPod keeps opportunistic batching on for pods without a gang, and off for members: the place
+// of a member depends on the others.
+func (pl *Coscheduling) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if _, ok := podgroup.Key(pod); ok {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "members of a PodGroup are planned together")
+	}
+	return nil, nil
+}
+
+// New returns the plugin, with its informers running and synced. It is an error if the arguments
+// are wrong or the PodGroup CRD is not installed.
+func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	args, err := decodeArgs(obj)
+	if err != nil {
+		return nil, err
+	}
+	handle, ok := h.(framework.Framework)
+	if !ok {
+		return nil, fmt.Errorf("plugin %s needs the scheduler's framework, got a %T", Name, h)
+	}
+	pl := &Coscheduling{
+		handle:  handle,
+		args:    args,
+		members: podgroup.NewMembership(),
+		gangs:   newGangs(),
+		cluster: newCluster(args.TopologyLevels),
+		clock:   clock.RealClock{},
+	}
+	if err := pl.watch(ctx); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	return pl, nil
+}

@@ -1,0 +1,116 @@
+package coscheduling
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// demand is what a gang still needs, with the pods that stand for it.
+type demand struct {
+	planner.Demand
+	// pods are the members to place, in rank order, as Demand.Members; infos likewise.
+	pods  []*corev1.Pod
+	infos []fwk.PodInfo
+	// samples holds, for each class, the index of its first member.
+	samples []int
+	// exact is set if a member has rules that arithmetic on nodes cannot express.
+	exact bool
+}
+
+// classKey is everything that tells members of one gang apart for the scheduler, besides the rules
+// that make a demand exact.
+type classKey struct {
+	Nodes    nodeRequirements
+	Requests []planner.Amount
+	Priority int32
+}
+
+// newDemand describes the pods, given in rank order, of which at least min must be placed, beside
+// members that have their place on the placed nodes already.
+func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []string) (*demand, error) {
+	d := &demand{pods: pods, infos: make([]fwk.PodInfo, len(pods))}
+	d.Members = make([]int, len(pods))
+	d.Min = min
+	d.Placed = c.nodeIDs(placed)
+	classes := map[string]int{}
+	for i, pod := range pods {
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
+		}
+		d.infos[i] = info
+		d.exact = d.exact || needsExact(pod)
+		requests := c.requests(info)
+		requirements := requirementsOf(pod)
+		key, err := json.Marshal(classKey{requirements, requests, corev1Priority(pod)})
+		if err != nil {
+			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
+		}
+		class, known := classes[string(key)]
+		if !known {
+			class = len(d.Classes)
+			classes[string(key)] = class
+			e := c.eligibility.forPod(logger, pod, requirements.key(), c.byID)
+			d.Classes = append(d.Classes, planner.Class{Requests: requests, Blocked: e.blocked, Causes: e.causes})
+			d.samples = append(d.samples, i)
+		}
+		d.Members[i] = class
+	}
+	return d, nil
+}
+
+// requests are a pod's requests as the scheduler counts them against nodes, and one pod.
+func (c *cluster) requests(info fwk.PodInfo) []planner.Amount {
+	return append(c.amounts(info.CalculateResource().Resource), planner.Amount{Resource: c.Resource(podsResource), Value: 1})
+}
+
+func corev1Priority(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// needsExact reports whether the place of one member may depend on the place of another, or on
+// something a node has only one of: inter-pod affinity and spread, host ports, volumes, and
+// resource claims.
+func needsExact(pod *corev1.Pod) bool {
+	if a := pod.Spec.Affinity; a != nil {
+		if a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return true
+		}
+		if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+			return true
+		}
+	}
+	for _, c := range pod.Spec.TopologySpreadConstraints {
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			return true
+		}
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil ||
+			v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil {
+			return true
+		}
+	}
+	return len(pod.Spec.ResourceClaims) > 0 || hasHostPort(pod.Spec.InitContainers) || hasHostPort(pod.Spec.Containers)
+}
+
+func hasHostPort(containers []corev1.Container) bool {
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,173 @@
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup"
+)
+
+// The wait before a gang that was let go is planned again doubles from the first to the last.
+const (
+	firstRetry = time.Second
+	lastRetry  = 10 * time.Second
+)
+
+// nominate makes the scheduler keep the members' places against pods of equal or lower priority,
+// and puts the members in line.
+func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
+	logger := klog.FromContext(ctx)
+	pods := make(map[string]*corev1.Pod, len(seats))
+	for _, s := range seats {
+		pl.handle.AddNominatedPod(logger, s.info, &fwk.NominatingInfo{NominatedNodeName: s.node, NominatingMode: fwk.ModeOverride})
+		pods[s.pod.Namespace+"/"+s.pod.Name] = s.pod
+	}
+	pl.handle.Activate(logger, pods)
+}
+
+// checkStillThere lets a new commit go if a member vanished while the gang was being planned: the
+// event came before the commit it would have ended.
+func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, c *commit) {
+	there := map[types.UID]bool{}
+	for _, m := range pl.members.Members(key) {
+		there[m.UID] = m.State != podgroup.Gone
+	}
+	for _, s := range c.inOrder() {
+		if !there[s.pod.UID] {
+			pl.memberGone(klog.FromContext(ctx), key, s.pod.UID, s.pod.Name)
+			return
+		}
+	}
+}
+
+// recover plans the open seats of a commit anew after one member was refused its node, or lets the
+// whole gang go.
+func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, node string, status *fwk.Status) {
+	logger := klog.FromContext(ctx)
+	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, refusedBy(status))
+	open, taken, ok := pl.gangs.replan(key, pod.UID)
+	if ok {
+		for _, s := range open {
+			pl.handle.DeleteNominatedPodIfExists(s.pod)
+		}
+		seats, why, err := pl.replan(ctx, key, open, taken)
+		if err != nil {
+			message = fmt.Sprintf("%s: %v", message, err)
+		} else if why != "" {
+			message = fmt.Sprintf("member %q was refused node %q, and there is no other place: %s", pod.Name, node, why)
+		} else if pl.gangs.reseat(key, seats) {
+			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", len(taken), "open", len(seats))
+			pl.nominate(ctx, seats)
+			return
+		}
+	}
+	if r := pl.gangs.release(key, pod.UID, message); r != nil {
+		pl.letGo(logger, key, r)
+	}
+}
+
+// replan finds places for the open seats beside the taken nodes.
+func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, open []*seat, taken []string) (seats []*seat, why string, err error) {
+	nodes, err := pl.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return nil, "", err
+	}
+	pl.cluster.sync(nodes)
+	pods := make([]*corev1.Pod, len(open))
+	for i, s := range open {
+		pods[i] = s.pod
+	}
+	d, err := pl.cluster.newDemand(klog.FromContext(ctx), pods, len(pods), taken)
+	if err != nil {
+		return nil, "", err
+	}
+	plan, explanation, err := pl.plan(ctx, key, d)
+	if err != nil {
+		return nil, "", err
+	}
+	if explanation != nil {
+		return nil, explanation.String(), nil
+	}
+	for i, node := range plan.Nodes {
+		seats = append(seats, pl.newSeat(d, i, node))
+	}
+	return seats, "", nil
+}
+
+// letGo gives everything back that a commit held, and tries the gang again after a while.
+func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *released) {
+	logger.V(2).Info("Gang is let go", "podGroup", key, "why", r.message, "failures", r.failures)
+	for _, s := range r.seats {
+		pl.handle.DeleteNominatedPodIfExists(s.pod)
+		if w := pl.handle.GetWaitingPod(s.pod.UID); w != nil {
+			w.Reject(Name, r.message)
+		}
+	}
+	commitsLetGo.Inc()
+	if !r.surplus {
+		pl.report.refused(key, ReasonLetGo, r.message)
+	}
+	pl.clock.AfterFunc(retryAfter(r.failures), func() { pl.activateRepresentative(logger, key) })
+}
+
+func retryAfter(failures int) time.Duration {
+	wait := firstRetry
+	for range failures - 1 {
+		if wait *= 2; wait >= lastRetry {
+			return lastRetry
+		}
+	}
+	return wait
+}
+
+// memberGone ends what a member that no longer exists was part of.
+func (pl *Coscheduling) memberGone(logger klog.Logger, key types.NamespacedName, uid types.UID, name string) {
+	if r := pl.gangs.release(key, uid, fmt.Sprintf("member %q was deleted, so the whole gang let go", name)); r != nil {
+		pl.letGo(logger, key, r)
+	}
+	if refused := pl.gangs.refusalOf(key); refused != nil && refused.representative == uid {
+		for _, m := range pl.members.Members(key) {
+			if m.State == podgroup.Waiting && refused.members.Has(m.UID) && m.UID != uid {
+				pl.gangs.elect(key, uid, m.UID)
+				break
+			}
+		}
+		pl.activateRepresentative(logger, key)
+	}
+}
+
+// activateRepresentative puts the member in line that tries again for a refused gang. The others
+// follow when it finds a plan.
+func (pl *Coscheduling) activateRepresentative(logger klog.Logger, key types.NamespacedName) {
+	if refused := pl.gangs.refusalOf(key); refused != nil {
+		pl.activate(logger, key, func(m *podgroup.Member) bool { return m.UID == refused.representative })
+	}
+}
+
+// activateMembers puts the gang's waiting members in line.
+func (pl *Coscheduling) activateMembers(logger klog.Logger, key types.NamespacedName) {
+	placed := pl.gangs.placedNodes(key)
+	pl.activate(logger, key, func(m *podgroup.Member) bool { return placed[m.UID] == "" })
+}
+
+func (pl *Coscheduling) activate(logger klog.Logger, key types.NamespacedName, which func(*podgroup.Member) bool) {
+	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
+	pods := map[string]*corev1.Pod{}
+	for _, m := range pl.members.Members(key) {
+		if m.State != podgroup.Waiting || m.Gated || !which(&m) {
+			continue
+		}
+		if pod, err := lister.Get(m.Name); err == nil && pod.UID == m.UID {
+			pods[m.Namespace+"/"+m.Name] = pod
+		}
+	}
+	if len(pods) > 0 {
+		pl.handle.Activate(logger, pods)
+	}
+}

@@ -1,0 +1,363 @@
+package coscheduling
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// gangs is what the plugin remembers about gangs between scheduling cycles. Its methods only
+// change state and say what follows from it; they never call the scheduler, whose queue calls
+// back into the plugin with its own lock held.
+type gangs struct {
+	mu    sync.Mutex
+	byKey map[types.NamespacedName]*gang
+}
+
+// gang is one of four things: unknown (no entry), refused, being committed, or in between.
+type gang struct {
+	// commit is the plan that members are following right now.
+	commit *commit
+	// refusal is why the gang was turned away last; nil from the moment a plan is found.
+	refusal *refusal
+	// placed are members that were reserved and are on their way to their node, until the index of
+	// members shows them there.
+	placed map[types.UID]string
+	// failures counts the commits let go since the last one that succeeded.
+	failures int
+	// complete is whether the gang could be planned when its members or PodGroup last changed.
+	complete bool
+}
+
+// commit is a plan and how far its members have followed it. No member binds before all of them
+// are reserved.
+type commit struct {
+	seats     map[types.UID]*seat
+	reserved  int
+	priority  int32
+	replanned bool
+	// surplus is set if the gang has its minimum without the members of this commit.
+	surplus bool
+}
+
+// seat is the place of one member in a commit.
+type seat struct {
+	pod      *corev1.Pod
+	info     fwk.PodInfo
+	node     string
+	requests []planner.Amount
+	reserved bool
+}
+
+// refusal is a verdict on a whole gang. Only its representative is tried again; the other members
+// share the verdict.
+type refusal struct {
+	message        string
+	representative types.UID
+	// members are the waiting members that the verdict was passed on.
+	members sets.Set[types.UID]
+	// short are the resources whose release could help, or nil if any change could.
+	short sets.Set[string]
+	// learned is set if a Filter plugin had a part in it, so that other changes could help too.
+	learned bool
+}
+
+func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} }
+
+func (g *gangs) get(key types.NamespacedName) *gang {
+	x, ok := g.byKey[key]
+	if !ok {
+		x = &gang{placed: map[types.UID]string{}}
+		g.byKey[key] = x
+	}
+	return x
+}
+
+// forget drops everything about a gang without members.
+func (g *gangs) forget(key types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.byKey, key)
+}
+
+// verdict is what a member finds when its turn comes.
+type verdict struct {
+	node    string   // its place in the commit under way
+	busy    bool     // a commit is under way without it
+	refused *refusal // the gang was turned away, and it is not for this member to try again
+}
+
+// verdictFor returns how things stand for a member; the zero verdict means the gang should be
+// planned now.
+func (g *gangs) verdictFor(key types.NamespacedName, uid types.UID) verdict {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	switch {
+	case !ok:
+		return verdict{}
+	case x.commit != nil:
+		if s, ok := x.commit.seats[uid]; ok {
+			return verdict{node: s.node}
+		}
+		return verdict{busy: true}
+	case x.refusal != nil && x.refusal.representative != uid && x.refusal.members.Has(uid):
+		return verdict{refused: x.refusal}
+	}
+	return verdict{}
+}
+
+// begin starts a commit.
+func (g *gangs) begin(key types.NamespacedName, c *commit) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.get(key)
+	x.commit, x.refusal = c, nil
+}
+
+// refuse records a verdict.
+func (g *gangs) refuse(key types.NamespacedName, r *refusal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.get(key)
+	x.commit, x.refusal = nil, r
+}
+
+// reserve takes a member's seat. It reports false if the member has no seat on that node, because
+// its gang was let go in the meantime.
+func (g *gangs) reserve(key types.NamespacedName, uid types.UID, node string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil {
+		return false
+	}
+	s, ok := x.commit.seats[uid]
+	if !ok || s.node != node {
+		return false
+	}
+	if !s.reserved {
+		s.reserved = true
+		x.commit.reserved++
+	}
+	x.placed[uid] = node
+	return true
+}
+
+// complete ends the commit if the given member was the last to be reserved, and returns the
+// members that wait for it. It reports false while others are still to come, and an error verdict
+// by known == false if there is no such commit.
+func (g *gangs) complete(key types.NamespacedName, uid types.UID) (waiting []types.UID, done, known bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil || x.commit.seats[uid] == nil || !x.commit.seats[uid].reserved {
+		return nil, false, false
+	}
+	c := x.commit
+	if c.reserved < len(c.seats) {
+		return nil, false, true
+	}
+	for other := range c.seats {
+		if other != uid {
+			waiting = append(waiting, other)
+		}
+	}
+	slices.Sort(waiting)
+	x.commit, x.refusal, x.failures = nil, nil, 0
+	return waiting, true, true
+}
+
+// unplace takes back a member's reservation and lets its commit go, if one is under way.
+func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string) *released {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		return nil
+	}
+	delete(x.placed, uid)
+	if x.commit == nil || x.commit.seats[uid] == nil {
+		return nil
+	}
+	return x.release(message)
+}
+
+// release lets the commit go that has a seat for the member.
+func (g *gangs) release(key types.NamespacedName, uid types.UID, message string) *released {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil || x.commit.seats[uid] == nil {
+		return nil
+	}
+	return x.release(message)
+}
+
+// releaseAny lets the commit go that is under way, whoever is in it.
+func (g *gangs) releaseAny(key types.NamespacedName, message string) *released {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil {
+		return nil
+	}
+	return x.release(message)
+}
+
+// becameComplete notes whether a gang could be planned now, and reports whether it could not before.
+func (g *gangs) becameComplete(key types.NamespacedName, complete bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		if !complete {
+			return false
+		}
+		x = g.get(key)
+	}
+	was := x.complete
+	x.complete = complete
+	return complete && !was
+}
+
+// released is a commit that was let go: its members in the order of their names, what to tell
+// them, and how often in a row this happened.
+type released struct {
+	seats    []*seat
+	message  string
+	failures int
+	surplus  bool
+}
+
+func (x *gang) release(message string) *released {
+	c := x.commit
+	x.failures++
+	r := &released{message: message, failures: x.failures, seats: c.inOrder(), surplus: c.surplus}
+	members := sets.New[types.UID]()
+	for uid := range c.seats {
+		members.Insert(uid)
+	}
+	x.commit = nil
+	x.refusal = &refusal{message: message, representative: r.seats[0].pod.UID, members: members}
+	return r
+}
+
+func (c *commit) inOrder() []*seat {
+	seats := make([]*seat, 0, len(c.seats))
+	for _, s := range c.seats {
+		seats = append(seats, s)
+	}
+	slices.SortFunc(seats, func(a, b *seat) int {
+		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.pod.UID, b.pod.UID))
+	})
+	return seats
+}
+
+// replan takes the unreserved seats out of a commit that has not been planned anew before, and
+// returns them and the nodes of the reserved ones. It reports false if the commit must be let go.
+func (g *gangs) replan(key types.NamespacedName, uid types.UID) (open []*seat, taken []string, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, known := g.byKey[key]
+	if !known || x.commit == nil || x.commit.seats[uid] == nil || x.commit.replanned {
+		return nil, nil, false
+	}
+	x.commit.replanned = true
+	for _, s := range x.commit.inOrder() {
+		if s.reserved {
+			taken = append(taken, s.node)
+		} else {
+			open = append(open, s)
+		}
+	}
+	return open, taken, true
+}
+
+// reseat moves unreserved members of a commit to new nodes. It reports false if the commit ended
+// in the meantime.
+func (g *gangs) reseat(key types.NamespacedName, seats []*seat) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil {
+		return false
+	}
+	for _, s := range seats {
+		x.commit.seats[s.pod.UID] = s
+	}
+	return true
+}
+
+// placedNodes returns a copy of the members on their way to their nodes.
+func (g *gangs) placedNodes(key types.NamespacedName) map[types.UID]string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		return nil
+	}
+	out := make(map[types.UID]string, len(x.placed))
+	for uid, node := range x.placed {
+		out[uid] = node
+	}
+	return out
+}
+
+// arrived notes that the index of members shows a member on its node, or no longer has it.
+func (g *gangs) arrived(key types.NamespacedName, uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.byKey[key]; ok {
+		delete(x.placed, uid)
+	}
+}
+
+// held lists the seats of other gangs that are planned but not reserved yet, as far as a gang of
+// the given priority must respect them.
+func (g *gangs) held(except types.NamespacedName, priority int32) []seat {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []seat
+	for key, x := range g.byKey {
+		if key == except || x.commit == nil || x.commit.priority < priority {
+			continue
+		}
+		for _, s := range x.commit.seats {
+			if !s.reserved {
+				out = append(out, *s)
+			}
+		}
+	}
+	return out
+}
+
+// refusalOf returns the verdict on a gang, if there is one.
+func (g *gangs) refusalOf(key types.NamespacedName) *refusal {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.byKey[key]; ok {
+		return x.refusal
+	}
+	return nil
+}
+
+// elect makes another member the representative of a refused gang whose own is gone.
+func (g *gangs) elect(key types.NamespacedName, gone, next types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.refusal == nil || x.refusal.representative != gone {
+		return
+	}
+	r := *x.refusal
+	r.representative = next
+	x.refusal = &r
+}

@@ -1,0 +1,115 @@
+package coscheduling
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/muster-sched/muster/podgroup"
+)
+
+// EventsToRegister returns the events that may let a refused gang in. Only its representative is
+// queued by them; the other members follow when it finds a plan. What makes a gang complete is not
+// among them: the handlers in watch.go activate exactly the members concerned, where an event of
+// unscheduled pods would be put to every waiting pod.
+func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint}, QueueingHintFn: pl.nodeHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}, QueueingHintFn: pl.podHelps},
+		// The other plugins' causes, for gangs that they refused during planning.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+	}, nil
+}
+
+// represented returns the verdict that the pod may try to turn: its gang's, if the pod is the
+// representative. It reports false if the pod should stay where it is, and nil if the pod's gang
+// has no verdict, so that it should have a turn.
+func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return nil, true
+	}
+	r = pl.gangs.refusalOf(key)
+	return r, r == nil || r.representative == pod.UID || !r.members.Has(pod.UID)
+}
+
+func (pl *Coscheduling) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	_, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	r, try := pl.represented(pod)
+	if !try || node == nil {
+		return fwk.QueueSkip, nil
+	}
+	if r != nil && r.short.Len() > 0 && !offers(node.Status.Allocatable, r) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// offers reports whether a node has any of the resources that a gang is short of.
+func offers(allocatable corev1.ResourceList, r *refusal) bool {
+	for name, q := range allocatable {
+		if r.short.Has(string(name)) && !q.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	old, _, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	r, try := pl.represented(pod)
+	if !try {
+		return fwk.QueueSkip, nil
+	}
+	if r == nil || r.short.Len() == 0 || old == nil {
+		return fwk.Queue, nil
+	}
+	info, err := framework.NewPodInfo(old)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if uses(info.CalculateResource().Resource, r) {
+		return fwk.Queue, nil
+	}
+	return fwk.QueueSkip, nil
+}
+
+// uses reports whether a pod requests any of the resources that a gang is short of.
+func uses(requests fwk.Resource, r *refusal) bool {
+	for name, value := range requests.GetScalarResources() {
+		if value > 0 && r.short.Has(string(name)) {
+			return true
+		}
+	}
+	return r.short.Has(podsResource) ||
+		requests.GetMilliCPU() > 0 && r.short.Has(string(corev1.ResourceCPU)) ||
+		requests.GetMemory() > 0 && r.short.Has(string(corev1.ResourceMemory)) ||
+		requests.GetEphemeralStorage() > 0 && r.short.Has(string(corev1.ResourceEphemeralStorage))
+}
+
+// otherHelps queues gangs that another plugin had a part in refusing.
+func (pl *Coscheduling) otherHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	r, try := pl.represented(pod)
+	if !try || r != nil && !r.learned {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}

@@ -1,0 +1,57 @@
+package coscheduling
+
+import (
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup"
+)
+
+// Less orders the queue by priority, then by age, then by gang, then by rank as a number. A gang is
+// as old as its PodGroup, whenever its members came, so that they stand in line together; a pod
+// without a gang, and a native pod group, is as old as its time in the queue, as under the default
+// order.
+func (pl *Coscheduling) Less(a, b fwk.QueuedEntityInfo) bool {
+	if p, q := a.GetPriority(), b.GetPriority(); p != q {
+		return p > q
+	}
+	x, y := pl.place(a), pl.place(b)
+	if c := x.since.Compare(y.since); c != 0 {
+		return c < 0
+	}
+	if c := strings.Compare(x.gang, y.gang); c != 0 {
+		return c < 0
+	}
+	if x.pod == nil || y.pod == nil {
+		return x.pod == nil && y.pod != nil
+	}
+	return podgroup.CompareMembers(x.pod, y.pod) < 0
+}
+
+// place is where an entity stands in the queue, among those of its priority.
+type place struct {
+	since time.Time
+	gang  string // "" if none
+	pod   *corev1.Pod
+}
+
+func (pl *Coscheduling) place(e fwk.QueuedEntityInfo) place {
+	info, ok := e.(*framework.QueuedPodInfo)
+	if !ok {
+		return place{since: e.GetTimestamp()}
+	}
+	p := place{since: e.GetTimestamp(), pod: info.Pod}
+	if key, ok := podgroup.Key(info.Pod); ok {
+		p.gang = key.String()
+		// The time in the queue changes with every retry; the group's creation never does.
+		p.since = info.Pod.CreationTimestamp.Time
+		if group := pl.group(key); group != nil {
+			p.since = group.CreationTimestamp.Time
+		}
+	}
+	return p
+}

@@ -1,0 +1,191 @@
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// missingGroupGrace is how long a member may wait for its PodGroup to be created before an event
+// says that there is none: a controller often makes the pods first.
+const missingGroupGrace = 10 * time.Second
+
+// watch keeps the index of members and the PodGroups up to date, and returns when both are synced.
+//
+// The members have an informer of their own because the scheduler's leaves out finished pods, and
+// a finished member still counts.
+func (pl *Coscheduling) watch(ctx context.Context) error {
+	if err := checkPodGroupServed(pl.handle.ClientSet().Discovery()); err != nil {
+		return err
+	}
+	groups, err := podgroup.NewGroupInformer(pl.handle.KubeConfig())
+	if err != nil {
+		return err
+	}
+	pl.groups = groups.GetIndexer()
+	if pl.report, err = newReporter(pl.handle.KubeConfig(), pl.handle.EventRecorder(), pl.group, pl.clock); err != nil {
+		return err
+	}
+	pods := podgroup.NewPodInformer(pl.handle.ClientSet(), 0)
+	logger := klog.FromContext(ctx)
+	podHandler, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { pl.podChanged(logger, nil, obj.(*corev1.Pod)) },
+		UpdateFunc: func(old, obj any) { pl.podChanged(logger, old.(*corev1.Pod), obj.(*corev1.Pod)) },
+		DeleteFunc: func(obj any) {
+			if pod, ok := untombed[*corev1.Pod](obj); ok {
+				pl.podDeleted(logger, pod)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	groupHandler, err := groups.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(obj any) { pl.groupChanged(logger, nil, obj.(*v1alpha1.PodGroup)) },
+		UpdateFunc: func(old, obj any) {
+			pl.groupChanged(logger, old.(*v1alpha1.PodGroup), obj.(*v1alpha1.PodGroup))
+		},
+		DeleteFunc: func(obj any) {
+			if group, ok := untombed[*v1alpha1.PodGroup](obj); ok {
+				pl.groupDeleted(logger, group)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	go groups.RunWithContext(ctx)
+	go pods.RunWithContext(ctx)
+	go pl.report.run(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), podHandler.HasSynced, groupHandler.HasSynced) {
+		return fmt.Errorf("waiting for PodGroups and their pods: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// checkPodGroupServed returns an error that names the CRD if the API server does not serve it; the
+// informer would wait for it without a word.
+func checkPodGroupServed(client discovery.DiscoveryInterface) error {
+	resources, err := client.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("looking for the PodGroup API: %w", err)
+	}
+	if resources == nil || !slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
+		return fmt.Errorf("the CRD podgroups.%s is not installed", v1alpha1.GroupVersion.Group)
+	}
+	return nil
+}
+
+func untombed[T any](obj any) (T, bool) {
+	if tomb, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = tomb.Obj
+	}
+	typed, ok := obj.(T)
+	return typed, ok
+}
+
+func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
+	if old != nil {
+		if was, ok := podgroup.Key(old); ok {
+			if is, _ := podgroup.Key(pod); is != was {
+				pl.members.Update(pod)
+				pl.left(logger, was, old)
+			}
+		}
+	}
+	key, ok := podgroup.Key(pod)
+	if !pl.members.Update(pod) && old != nil || !ok {
+		return
+	}
+	switch podgroup.StateOf(pod) {
+	case podgroup.Waiting:
+		pl.settle(logger, key)
+		if pl.incomplete(key) == "" {
+			pl.handle.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		}
+		if pl.group(key) == nil {
+			pl.clock.AfterFunc(missingGroupGrace, func() { pl.reportMissingGroup(logger, key, pod.Name) })
+		}
+	case podgroup.Gone:
+		pl.gangs.arrived(key, pod.UID)
+		pl.memberGone(logger, key, pod.UID, pod.Name)
+		pl.settle(logger, key)
+	default:
+		pl.gangs.arrived(key, pod.UID)
+		pl.settle(logger, key)
+		pl.activateRepresentative(logger, key) // one member less to place
+	}
+}
+
+func (pl *Coscheduling) podDeleted(logger klog.Logger, pod *corev1.Pod) {
+	pl.members.Delete(pod)
+	if key, ok := podgroup.Key(pod); ok {
+		pl.left(logger, key, pod)
+	}
+}
+
+// left is what follows when a pod is no longer a member of a gang.
+func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
+	pl.gangs.arrived(key, pod.UID)
+	pl.memberGone(logger, key, pod.UID, pod.Name)
+	pl.settle(logger, key)
+	if len(pl.members.Members(key)) == 0 {
+		pl.gangs.forget(key)
+	}
+}
+
+func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.PodGroup) {
+	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) {
+		return // a status, often our own
+	}
+	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	pl.settle(logger, key)
+	if old != nil && pl.incomplete(key) == "" {
+		pl.activateMembers(logger, key)
+	}
+}
+
+func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGroup) {
+	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	if r := pl.gangs.releaseAny(key, fmt.Sprintf("PodGroup %q was deleted", group.Name)); r != nil {
+		pl.letGo(logger, key, r)
+	}
+	pl.settle(logger, key)
+	pl.report.forget(key)
+}
+
+// settle notes whether the gang is complete, and puts its members in line when it has become so.
+func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
+	if pl.gangs.becameComplete(key, pl.incomplete(key) == "") {
+		pl.activateMembers(logger, key)
+	}
+}
+
+// reportMissingGroup tells a waiting member that the PodGroup its label names does not exist.
+func (pl *Coscheduling) reportMissingGroup(logger klog.Logger, key types.NamespacedName, name string) {
+	if pl.group(key) != nil {
+		return
+	}
+	pod, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace).Get(name)
+	if err != nil || pod.Spec.NodeName != "" || pod.Spec.SchedulerName != pl.handle.ProfileName() {
+		return
+	}
+	if is, ok := podgroup.Key(pod); !ok || is != key {
+		return
+	}
+	pl.handle.EventRecorder().WithLogger(logger).Eventf(pod, nil, corev1.EventTypeWarning, "PodGroupNotFound", "Scheduling",
+		"label %s names PodGroup %q, which does not exist in namespace %q; the pod waits for it", v1alpha1.GroupLabel, key.Name, key.Namespace)
+}
