@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/spf13/pflag"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
@@ -125,11 +124,7 @@ func (c *Cluster) apiServerOptions(port int, etcdURL string) (*options.ServerRun
 		args = append(args, "--runtime-config="+flagValue(c.config.RuntimeConfig))
 	}
 	opts := options.NewServerRunOptions()
-	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
-	for _, set := range opts.Flags().FlagSets {
-		flags.AddFlagSet(set)
-	}
-	return opts, flags.Parse(args)
+	return opts, parse(opts.Flags(), args)
 }
 
 // setFeatureGates sets the gates in the registry that all components of the process share, and has

@@ -238,23 +238,27 @@ func (c *Cluster) onStop(cleanup func()) {
 	c.cleanups = append(c.cleanups, cleanup)
 }
 
-// run runs a component until Stop, or the returned function, ends it.
+// run runs a component until Stop, or the returned function, ends it. If it ends before, the cluster has
+// failed.
 func (c *Cluster) run(ctx context.Context, name string, component func(context.Context) error) (stop func()) {
+	return c.watch(ctx, component, func(err error) { c.fail(fmt.Errorf("%s: %w", name, err)) })
+}
+
+// watch runs a component until Stop, or the returned function, ends it, and tells ended why if it ends
+// before.
+func (c *Cluster) watch(ctx context.Context, component func(context.Context) error, ended func(error)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		err := component(ctx)
-		if ctx.Err() != nil || c.stopping.Load() {
+		if ctx.Err() != nil {
 			return
 		}
 		if err == nil {
 			err = errors.New("ended unexpectedly")
 		}
-		select {
-		case c.failed <- fmt.Errorf("%s: %w", name, err):
-		default: // the first failure is the cause of the others
-		}
+		ended(err)
 	}()
 	stop = func() {
 		cancel()
@@ -262,6 +266,18 @@ func (c *Cluster) run(ctx context.Context, name string, component func(context.C
 	}
 	c.onStop(stop)
 	return stop
+}
+
+// fail reports that a component ended without being asked to. The first failure is the cause of the
+// others.
+func (c *Cluster) fail(err error) {
+	if c.stopping.Load() {
+		return
+	}
+	select {
+	case c.failed <- err:
+	default:
+	}
 }
 
 // await polls a condition of the cluster, and gives up early when a component dies.

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-base/configz"
 	controllermanagerapp "k8s.io/controller-manager/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/app/options"
 	"k8s.io/kubernetes/cmd/kube-controller-manager/names"
-
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 const serviceAccountController = names.ServiceAccountController
@@ -23,11 +21,7 @@ func (c *Cluster) startControllerManager(ctx context.Context) error {
 		return err
 	}
 	known, disabled, aliases := controllermanager.KnownControllers(), controllermanager.ControllersDisabledByDefault(), controllermanager.ControllerAliases()
-	flags := pflag.NewFlagSet("kube-controller-manager", pflag.ContinueOnError)
-	for _, set := range opts.Flags(known, disabled, aliases).FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse([]string{
+	if err := parse(opts.Flags(known, disabled, aliases), []string{
 		"--kubeconfig=" + c.kubeconfig,
 		"--leader-elect=false",
 		"--secure-port=0",

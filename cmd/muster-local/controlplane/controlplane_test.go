@@ -194,6 +194,25 @@ func TestCluster(t *testing.T) {
 		waitPhase(t, c, "unbound", corev1.PodRunning)
 	})
 
+	t.Run("a scheduler that cannot start says why and leaves the cluster alone", func(t *testing.T) {
+		_, err := c.StartDefaultScheduler(t.Context(), SchedulerConfig{Configuration: []byte(`
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+parallellism: 3
+`)})
+		if err == nil || !strings.Contains(err.Error(), "parallellism") {
+			t.Errorf("error %v, want one that names the unknown field", err)
+		}
+		if _, err := c.StartDefaultScheduler(t.Context(), SchedulerConfig{Args: []string{"--no-such-flag"}}); err == nil || !strings.Contains(err.Error(), "no-such-flag") {
+			t.Errorf("error %v, want one that names the unknown flag", err)
+		}
+		again, err := c.StartDefaultScheduler(t.Context(), SchedulerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again.Stop()
+	})
+
 	t.Run("pods follow their annotations", func(t *testing.T) {
 		testPodAnnotations(t, c, names[6])
 	})

@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	_ "github.com/muster-sched/muster/cmd/muster-local/controlplane/etcdlog" // before the API server's etcd client
 )
 
 // startEtcd starts a single-member etcd on free ports of the loopback interface and returns its URL.
@@ -54,11 +56,8 @@ func (c *Cluster) startEtcd(ctx context.Context) (string, error) {
 	}
 	go func() {
 		// Closed by Close; an error before that is a failure of the cluster.
-		if err, open := <-etcd.Err(); open && !c.stopping.Load() {
-			select {
-			case c.failed <- fmt.Errorf("etcd: %w", err):
-			default:
-			}
+		if err, open := <-etcd.Err(); open {
+			c.fail(fmt.Errorf("etcd: %w", err))
 		}
 	}()
 	return "https://" + etcd.Clients[0].Addr().String(), nil

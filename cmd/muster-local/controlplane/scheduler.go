@@ -2,14 +2,22 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
+	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/configz"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
@@ -42,48 +50,107 @@ type Scheduler struct {
 // again does nothing. The cluster's Stop includes it.
 func (s *Scheduler) Stop() { s.once.Do(s.stop) }
 
-// StartDefaultScheduler starts kube-scheduler as Kubernetes ships it.
+// StartDefaultScheduler starts kube-scheduler as Kubernetes ships it and returns when it is ready.
 func (c *Cluster) StartDefaultScheduler(ctx context.Context, config SchedulerConfig) (*Scheduler, error) {
-	args, err := c.schedulerArgs("kube-scheduler", config)
+	const name = "kube-scheduler"
+	files, err := c.writeSchedulerFiles(name, config)
 	if err != nil {
-		return nil, fmt.Errorf("kube-scheduler: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	opts := options.NewOptions()
-	flags := pflag.NewFlagSet("kube-scheduler", pflag.ContinueOnError)
-	for _, set := range opts.Flags.FlagSets {
-		flags.AddFlagSet(set)
-	}
-	if err := flags.Parse(args); err != nil {
-		return nil, fmt.Errorf("kube-scheduler: %w", err)
+	if err := parse(*opts.Flags, files.args, config.Args); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	// The registry of informer names is process-wide and a scheduler does not give its name back.
-	name, err := cache.NewInformerName("muster-local-kube-scheduler")
+	informers, err := cache.NewInformerName(name)
 	if err != nil {
 		return nil, err
 	}
-	opts.InformerName = name
+	opts.InformerName = informers
 
 	// Setup starts goroutines that must live as long as the scheduler.
 	setupCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	release := func() {
+		cancel()
+		informers.Release()
+		configz.Delete(schedulerConfigz)
+	}
 	completed, instance, err := scheduler.Setup(setupCtx, opts)
 	if err != nil {
-		cancel()
-		name.Release()
-		return nil, fmt.Errorf("kube-scheduler: %w", err)
+		release()
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	configz.Delete(schedulerConfigz)
-	stop := c.run(ctx, "kube-scheduler", func(ctx context.Context) error { return scheduler.Run(ctx, completed, instance) })
+	run := func(ctx context.Context) error { return scheduler.Run(ctx, completed, instance) }
+	return c.runScheduler(ctx, name, run, release, files.ready)
+}
+
+// runScheduler runs a scheduler and waits until all probes succeed. What ends it before that is the
+// caller's error; what ends it later is a failure of the cluster.
+func (c *Cluster) runScheduler(ctx context.Context, name string, run func(context.Context) error, release func(), probes ...string) (*Scheduler, error) {
+	var ready atomic.Bool
+	early := make(chan error, 1)
+	stop := c.watch(ctx, run, func(err error) {
+		err = fmt.Errorf("%s: %w", name, err)
+		if ready.Load() {
+			c.fail(err)
+		} else {
+			early <- err
+		}
+	})
 	s := &Scheduler{stop: func() {
 		stop()
-		cancel()
-		name.Release()
+		release()
 	}}
 	c.onStop(s.Stop)
+	trusted := x509.NewCertPool()
+	trusted.AddCert(c.ca.certificate)
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{RootCAs: trusted},
+	}}
+	err := c.await(ctx, name, func(ctx context.Context) (bool, error) {
+		select {
+		case err := <-early:
+			return false, err
+		default:
+		}
+		for _, url := range probes {
+			if !probe(ctx, client, url) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		s.Stop()
+		return nil, err
+	}
+	ready.Store(true)
 	return s, nil
 }
 
-// schedulerArgs writes the files that a scheduler reads and returns its flags.
-func (c *Cluster) schedulerArgs(name string, config SchedulerConfig) ([]string, error) {
+// probe is true if a URL answers with success.
+func probe(ctx context.Context, client *http.Client, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return false
+	}
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// schedulerFiles are the flags that make a scheduler read its files, and where it then says that it is
+// ready.
+type schedulerFiles struct {
+	args  []string
+	ready string
+}
+
+func (c *Cluster) writeSchedulerFiles(name string, config SchedulerConfig) (*schedulerFiles, error) {
 	who := config.REST
 	if who == nil {
 		who = c.rest
@@ -100,7 +167,33 @@ func (c *Cluster) schedulerArgs(name string, config SchedulerConfig) ([]string, 
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return nil, err
 	}
-	return append([]string{"--config=" + file, "--secure-port=0"}, config.Args...), nil
+	certFile, keyFile, err := c.ca.issueFiles(c.dir, name, pkix.Name{CommonName: name}, loopback)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return &schedulerFiles{
+		args: []string{
+			"--config=" + file,
+			"--bind-address=" + loopback,
+			"--secure-port=" + strconv.Itoa(port),
+			"--tls-cert-file=" + certFile,
+			"--tls-private-key-file=" + keyFile,
+		},
+		ready: fmt.Sprintf("https://%s:%d/readyz", loopback, port),
+	}, nil
+}
+
+// parse parses flags, of which later ones win.
+func parse(sets cliflag.NamedFlagSets, args ...[]string) error {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	for _, set := range sets.FlagSets {
+		flags.AddFlagSet(set)
+	}
+	return flags.Parse(slices.Concat(args...))
 }
 
 // localSchedulerConfig adapts a KubeSchedulerConfiguration to this process. It works on the document,
