@@ -5,6 +5,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -113,4 +114,13 @@ func membersOf(pods ...*corev1.Pod) []Member {
 		m.Update(pod)
 	}
 	return m.Members(types.NamespacedName{Namespace: "ns", Name: "gang"})
+}
+
+// resources returns a resource list of alternating names and quantities.
+func resources(namesAndQuantities ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(namesAndQuantities); i += 2 {
+		list[corev1.ResourceName(namesAndQuantities[i])] = resource.MustParse(namesAndQuantities[i+1])
+	}
+	return list
 }

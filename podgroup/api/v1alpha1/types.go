@@ -12,7 +12,7 @@ const (
 	GroupLabel = upstream.PodGroupLabel
 
 	// ConditionScheduled is True while at least minMember members are bound to nodes or have
-	// finished. The podgroup controller owns it.
+	// succeeded. The podgroup controller owns it.
 	ConditionScheduled = "Scheduled"
 
 	// ConditionUnschedulable is True while the scheduler refuses the gang; its message is the
