@@ -1,0 +1,113 @@
+// Package trainer runs Kubeflow TrainJobs: it makes the JobSet of each TrainJob, and the PodGroups that
+// have its pods start together, and keeps the TrainJob's status.
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
+)
+
+// controllerName names the controller in logs, metrics and events.
+const controllerName = "trainjob"
+
+// Options configure the controller. The zero value is usable.
+type Options struct {
+	// SchedulerName is set on the pods of gangs whose runtime names no scheduler. Empty means that the
+	// trainer never chooses the scheduler.
+	SchedulerName string
+
+	// MaxConcurrentReconciles is the number of TrainJobs worked on at the same time; zero means one.
+	MaxConcurrentReconciles int
+
+	// SkipNameValidation lets several managers of one process have this controller.
+	SkipNameValidation bool
+}
+
+// AddToScheme registers the types that the controller reads and writes with a scheme.
+func AddToScheme(scheme *apiruntime.Scheme) error {
+	return errors.Join(
+		v1alpha1.AddToScheme(scheme),
+		podgroup.AddToScheme(scheme),
+		jobsetv1alpha2.AddToScheme(scheme),
+		nodev1.AddToScheme(scheme),
+	)
+}
+
+// SetupWithManager adds the controller to a manager whose scheme has AddToScheme's types. The error names
+// the CustomResourceDefinition if one that the controller needs is not installed.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error {
+	if err := requireCRDs(mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(ctx, &v1alpha1.TrainJob{}, runtimeIndex, indexRuntime); err != nil {
+		return fmt.Errorf("trainer: indexing TrainJobs: %w", err)
+	}
+	if err := indexer.IndexField(ctx, &podgroup.PodGroup{}, coscheduling.OwnerIndex, coscheduling.IndexOwner); err != nil {
+		return fmt.Errorf("trainer: indexing PodGroups: %w", err)
+	}
+
+	r := &reconciler{
+		client:    mgr.GetClient(),
+		framework: framework.New(plugins.All(mgr.GetClient(), opts.SchedulerName)...),
+		recorder:  mgr.GetEventRecorder(controllerName),
+		clock:     clock.RealClock{},
+	}
+	// Status updates, of TrainJobs by this controller and of PodGroups by theirs, are no reason to look
+	// again; those of JobSets are.
+	generation := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	runtimes := handler.EnqueueRequestsFromMapFunc(r.trainJobsOfRuntime)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&v1alpha1.TrainJob{}, generation).
+		Owns(&jobsetv1alpha2.JobSet{}).
+		Owns(&podgroup.PodGroup{}, generation).
+		Watches(&v1alpha1.TrainingRuntime{}, runtimes, generation).
+		Watches(&v1alpha1.ClusterTrainingRuntime{}, runtimes, generation).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
+			SkipNameValidation:      &opts.SkipNameValidation,
+		}).
+		Complete(r)
+}
+
+// requireCRDs returns an error that names the first CustomResourceDefinition that is missing. Without the
+// check the manager would wait for the caches of unknown resources until it times out.
+func requireCRDs(mapper meta.RESTMapper) error {
+	for _, gvk := range []schema.GroupVersionKind{
+		v1alpha1.GroupVersion.WithKind(v1alpha1.TrainJobKind),
+		v1alpha1.GroupVersion.WithKind(v1alpha1.TrainingRuntimeKind),
+		v1alpha1.GroupVersion.WithKind(v1alpha1.ClusterTrainingRuntimeKind),
+		jobsetv1alpha2.GroupVersion.WithKind("JobSet"),
+		podgroup.GroupVersion.WithKind("PodGroup"),
+	} {
+		_, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
+			plural, _ := meta.UnsafeGuessKindToResource(gvk)
+			return fmt.Errorf("trainer: CustomResourceDefinition %s.%s with version %s is not installed", plural.Resource, gvk.Group, gvk.Version)
+		}
+		if err != nil {
+			return fmt.Errorf("trainer: looking up %s: %w", gvk.GroupKind(), err)
+		}
+	}
+	return nil
+}
