@@ -203,6 +203,25 @@ func TestDeploymentReadsTheConfigurationThatIsDeployed(t *testing.T) {
 	})
 }
 
+// The trainer sends pods to the profile that is deployed, or, where that is everybody's, nowhere.
+func TestTrainerNamesTheDeployedProfile(t *testing.T) {
+	eachTarget(t, func(t *testing.T, target string, resources []*resource.Resource) {
+		data, err := FS.ReadFile(target + "/scheduler-config.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []string
+		if profile := load(t, data).Profiles[0].SchedulerName; profile != corev1.DefaultSchedulerName {
+			want = []string{"--trainer-scheduler-name=" + profile}
+		}
+		args := only[appsv1.Deployment](t, resources, "Deployment")[0].Spec.Template.Spec.Containers[0].Args
+		got := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !strings.HasPrefix(arg, "--trainer-scheduler-name") })
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
+}
+
 // Every namespaced object of Muster is in its namespace; kube-system gets only bindings.
 func TestNamespaces(t *testing.T) {
 	eachTarget(t, func(t *testing.T, _ string, resources []*resource.Resource) {
