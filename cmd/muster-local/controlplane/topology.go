@@ -9,12 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// RackLabel is the node label that the topology level "rack" stands for.
+const RackLabel = "topology.muster.dev/rack"
+
 // topologyLabels are the node labels that short level names stand for.
 var topologyLabels = map[string]string{
 	"region": corev1.LabelTopologyRegion,
 	"zone":   corev1.LabelTopologyZone,
 	"block":  "topology.muster.dev/block",
-	"rack":   "topology.muster.dev/rack",
+	"rack":   RackLabel,
 }
 
 // Level is one level of the network topology of simulated nodes.

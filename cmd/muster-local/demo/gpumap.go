@@ -64,3 +64,9 @@ func drawMap(nodes []mapNode, l *ledger, letters map[string]rune, paint func(job
 	}
 	return drawn
 }
+
+// sortNodes puts nodes into the order of their racks and then of their numbers.
+func sortNodes(nodes []mapNode) {
+	byNumber := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
+	slices.SortFunc(nodes, func(a, b mapNode) int { return cmp.Or(byNumber(a.rack, b.rack), byNumber(a.name, b.name)) })
+}
