@@ -1,0 +1,171 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// conflictDelay is how long the controller gives its cache to show a write that came before its own.
+const conflictDelay = 100 * time.Millisecond
+
+// reconciler brings one group at a time in line with its members.
+type reconciler struct {
+	client   client.Client
+	pods     cache.Indexer
+	clock    clock.PassiveClock
+	opts     Options
+	writer   *writer
+	reporter *reporter
+}
+
+var _ reconcile.Reconciler = &reconciler{}
+
+func newReconciler(c client.Client, pods cache.Indexer, recorder events.EventRecorder, clock clock.PassiveClock, opts Options) *reconciler {
+	return &reconciler{
+		client:   c,
+		pods:     pods,
+		clock:    clock,
+		opts:     opts,
+		writer:   &writer{client: c, clock: clock},
+		reporter: newReporter(recorder),
+	}
+}
+
+// Reconcile writes the group's status if it changed, and reports, adopts or removes the group where that is
+// due. A group that is gone or being deleted is left alone: its members are the scheduler's to report.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	group := &v1alpha1.PodGroup{}
+	if err := r.client.Get(ctx, request.NamespacedName, group); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.reporter.forget(request.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if group.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	members, err := r.members(request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+
+	now := r.clock.Now()
+	status := podgroup.ComputeStatus(group, members, now)
+	written, err := r.write(ctx, group, status, members)
+	switch {
+	case apierrors.IsConflict(err):
+		// Computed from a group that someone changed meanwhile, or that was made anew.
+		klog.FromContext(ctx).V(4).Info("The PodGroup changed meanwhile", "err", err)
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case err != nil:
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+
+	next := r.reporter.report(group, status, now)
+	if !written {
+		remaining, finished := r.untilRemoval(group, now)
+		if finished && remaining <= 0 {
+			return reconcile.Result{}, r.remove(ctx, group)
+		}
+		next = soonest(next, remaining)
+	}
+	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// members returns all pods of the gang.
+func (r *reconciler) members(key types.NamespacedName) ([]podgroup.Member, error) {
+	objects, err := r.pods.ByIndex(podgroup.GroupIndex, key.String())
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of gang %s: %w", key, err)
+	}
+	members := make([]podgroup.Member, 0, len(objects))
+	for _, object := range objects {
+		pod, ok := object.(*corev1.Pod)
+		if !ok {
+			return nil, fmt.Errorf("listing the pods of gang %s: found a %T", key, object)
+		}
+		members = append(members, podgroup.MemberOf(pod))
+	}
+	return members, nil
+}
+
+// write writes what differs, one object at a time: after a write the next one waits for the cache to show it.
+// It returns whether anything was written.
+func (r *reconciler) write(ctx context.Context, group *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus, members []podgroup.Member) (bool, error) {
+	if written, err := r.writer.writeStatus(ctx, group, status); written || err != nil {
+		return written, err
+	}
+	if !r.opts.AdoptGroups || len(group.OwnerReferences) > 0 {
+		return false, nil
+	}
+	owner, ok := commonOwner(members)
+	if !ok {
+		return false, nil
+	}
+	return true, r.writer.writeOwner(ctx, group, owner)
+}
+
+// commonOwner returns the controller that all members have, false if they have none or several.
+func commonOwner(members []podgroup.Member) (podgroup.Owner, bool) {
+	var common podgroup.Owner
+	for _, m := range members {
+		if m.State == podgroup.Gone {
+			continue
+		}
+		if m.Owner.UID == "" || (common.UID != "" && common.UID != m.Owner.UID) {
+			return podgroup.Owner{}, false
+		}
+		common = m.Owner
+	}
+	return common, common.UID != ""
+}
+
+// untilRemoval returns how long the group is to be kept, and whether it is to be removed at all.
+func (r *reconciler) untilRemoval(group *v1alpha1.PodGroup, now time.Time) (time.Duration, bool) {
+	if r.opts.TTLAfterFinished == nil || metav1.GetControllerOfNoCopy(group) != nil {
+		return 0, false
+	}
+	finished := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionFinished)
+	if finished == nil || finished.Status != metav1.ConditionTrue {
+		return 0, false
+	}
+	return finished.LastTransitionTime.Add(*r.opts.TTLAfterFinished).Sub(now), true
+}
+
+// remove deletes the group as it was seen: one that changed meanwhile stays.
+func (r *reconciler) remove(ctx context.Context, group *v1alpha1.PodGroup) error {
+	err := r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID, ResourceVersion: &group.ResourceVersion},
+		client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil
+		}
+		return fmt.Errorf("removing the finished PodGroup: %w", err)
+	}
+	klog.FromContext(ctx).V(2).Info("Removed a finished PodGroup", "phase", group.Status.Phase, "ttl", *r.opts.TTLAfterFinished)
+	return nil
+}
+
+// soonest returns the smaller of two delays, of which 0 means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}
