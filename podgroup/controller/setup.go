@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -131,46 +130,31 @@ func (s podSource) WaitForSync(ctx context.Context) error {
 // podHandler queues the group of a pod, and on an update the one that the pod left, unless nothing changed
 // that matters to gangs.
 func podHandler() handler.EventHandler {
-	enqueue := func(pod client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if key, ok := keyOf(pod); ok {
-			queue.AddAfter(reconcile.Request{NamespacedName: key}, batchPeriod)
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(object client.Object, q queue) {
+		if pod, ok := object.(*corev1.Pod); ok {
+			if key, ok := podgroup.Key(pod); ok {
+				q.AddAfter(reconcile.Request{NamespacedName: key}, batchPeriod)
+			}
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(e.Object, queue)
-		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if !sameMember(e.ObjectOld, e.ObjectNew) {
-				enqueue(e.ObjectOld, queue)
-				enqueue(e.ObjectNew, queue)
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			before, isPod := e.ObjectOld.(*corev1.Pod)
+			after, areBoth := e.ObjectNew.(*corev1.Pod)
+			if !isPod || !areBoth {
+				return
+			}
+			was, _ := podgroup.Key(before)
+			is, _ := podgroup.Key(after)
+			if was != is {
+				enqueue(before, q)
+				enqueue(after, q)
+			} else if podgroup.MemberOf(before) != podgroup.MemberOf(after) {
+				enqueue(after, q)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueue(e.Object, queue)
-		},
 	}
-}
-
-func keyOf(object client.Object) (types.NamespacedName, bool) {
-	pod, ok := object.(*corev1.Pod)
-	if !ok {
-		return types.NamespacedName{}, false
-	}
-	return podgroup.Key(pod)
-}
-
-// sameMember is whether two versions of a pod mean the same to their gang.
-func sameMember(a, b client.Object) bool {
-	before, ok := a.(*corev1.Pod)
-	if !ok {
-		return false
-	}
-	after, ok := b.(*corev1.Pod)
-	if !ok {
-		return false
-	}
-	was, _ := podgroup.Key(before)
-	is, _ := podgroup.Key(after)
-	return was == is && podgroup.MemberOf(before) == podgroup.MemberOf(after)
 }

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/muster-sched/muster/podgroup"
@@ -137,15 +137,13 @@ func TestTheInformerRunsWithoutLeadership(t *testing.T) {
 }
 
 func TestPodHandlerIgnoresOtherObjects(t *testing.T) {
-	if key, ok := keyOf(&corev1.Node{}); ok {
-		t.Errorf("a node is a member of %s", key)
-	}
-	pod := newPods("ns", 1)[0]
-	if sameMember(&corev1.Node{}, pod) || sameMember(pod, &corev1.Node{}) {
-		t.Error("a node is the same member as a pod")
-	}
-	if key, ok := keyOf(pod); !ok || key != (types.NamespacedName{Namespace: "ns", Name: "gang"}) {
-		t.Errorf("the pod is a member of %s, want ns/gang", key)
+	queue := newDelays(t)
+	pod, node := newPods("ns", 1)[0], &corev1.Node{}
+	podHandler().Create(t.Context(), event.CreateEvent{Object: node}, queue)
+	podHandler().Update(t.Context(), event.UpdateEvent{ObjectOld: node, ObjectNew: pod}, queue)
+	podHandler().Delete(t.Context(), event.DeleteEvent{Object: node}, queue)
+	if n := len(queue.added); n != 0 {
+		t.Errorf("%d groups were queued, want none", n)
 	}
 }
 
