@@ -3,6 +3,7 @@ package jobset
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +15,8 @@ import (
 
 // applied tells whether an apply of wanted would leave a live JobSet as it is: the JobSet has all that is
 // wanted, and the trainer owns nothing in it that is wanted no more. What the API server and JobSet's
-// webhook filled in, and what others own, is no difference. A live object without managed fields is taken
-// to differ.
+// webhook filled in, and what others own, is no difference. When in doubt, such as without managed fields,
+// the answer is no: an apply that changes nothing is harmless.
 func applied(live *jobsetv1alpha2.JobSet, wanted *unstructured.Unstructured) (bool, error) {
 	owned, err := ownedFields(live.ManagedFields)
 	if err != nil || owned == nil {
@@ -25,16 +26,14 @@ func applied(live *jobsetv1alpha2.JobSet, wanted *unstructured.Unstructured) (bo
 	if err != nil {
 		return false, err
 	}
-	for _, section := range []string{"spec", "metadata"} {
-		if !contains(current.Object[section], wanted.Object[section]) {
-			return false, nil
-		}
+	same := true
+	for _, section := range []string{"metadata", "spec"} {
+		same = same && contains(current.Object[section], wanted.Object[section])
+		owned.WithPrefix(fieldpath.PathElement{FieldName: &section}).Leaves().Iterate(func(path fieldpath.Path) {
+			same = same && kept(current.Object[section], wanted.Object[section], path)
+		})
 	}
-	stale := false
-	owned.Leaves().Iterate(func(path fieldpath.Path) {
-		stale = stale || !present(wanted.Object, path)
-	})
-	return !stale, nil
+	return same, nil
 }
 
 // ownedFields returns the fields that the trainer's last apply owns, nil if it never applied.
@@ -83,33 +82,46 @@ func contains(current, wanted any) bool {
 	}
 }
 
-// present tells whether an object has a field at a path.
-func present(object any, path fieldpath.Path) bool {
+// kept tells whether the field at a path that the trainer owns is wanted still. Lists and maps at the end of
+// a path are owned whole, and must be equal.
+func kept(current, wanted any, path fieldpath.Path) bool {
 	for _, element := range path {
-		switch {
-		case element.FieldName != nil:
-			fields, _ := object.(map[string]any)
-			next, ok := fields[*element.FieldName]
-			if !ok {
-				return false
-			}
-			object = next
-		case element.Key != nil:
-			next, ok := byKey(object, *element.Key)
-			if !ok {
-				return false
-			}
-			object = next
-		default:
-			// Set values and atomic lists: contains has compared them whole.
-			return true
+		var ok bool
+		if wanted, ok = step(wanted, element); !ok {
+			return false
+		}
+		if current, ok = step(current, element); !ok {
+			return false
 		}
 	}
-	return true
+	switch current.(type) {
+	case map[string]any, []any:
+		return equality.Semantic.DeepEqual(current, wanted)
+	default:
+		return true
+	}
 }
 
-// byKey returns the element of a list map that has the key's values. A key field that the element lacks,
-// such as a port's protocol, was defaulted by the schema and does not tell elements apart.
+// step goes from an object to its field, or from a list to its element.
+func step(object any, element fieldpath.PathElement) (any, bool) {
+	switch {
+	case element.FieldName != nil:
+		fields, _ := object.(map[string]any)
+		next, ok := fields[*element.FieldName]
+		return next, ok
+	case element.Key != nil:
+		return byKey(object, *element.Key)
+	case element.Value != nil:
+		list, _ := object.([]any)
+		wanted := (*element.Value).Unstructured()
+		return wanted, slices.ContainsFunc(list, func(v any) bool { return equality.Semantic.DeepEqual(v, wanted) })
+	default:
+		return nil, false
+	}
+}
+
+// byKey returns the element of a list that has the key's values. A key field that the element lacks, such as
+// a port's protocol, was defaulted by the schema and does not tell elements apart.
 func byKey(list any, key value.FieldList) (any, bool) {
 	elements, _ := list.([]any)
 	for _, element := range elements {

@@ -1,0 +1,199 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/yaml"
+
+	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+)
+
+const conformanceDir = "testdata/conformance"
+
+// difference is a place where Muster deliberately builds something else than Kubeflow Trainer. An empty
+// value means that the field is absent.
+type difference struct {
+	path             string
+	kubeflow, muster string
+}
+
+// node is the path of the training container in the JobSet of most inputs.
+const (
+	jobs = "JobSet/llm/spec/replicatedJobs"
+	node = jobs + "[node]/template/spec/template/spec/containers[node]"
+)
+
+// TestBuildsWhatKubeflowTrainerBuilds compares the JobSet and the PodGroups of every input with what
+// Kubeflow Trainer's own library made of it, which hack/conformance recorded. Each difference must be
+// listed in intendedDifferences, and each that is listed must be there.
+func TestBuildsWhatKubeflowTrainerBuilds(t *testing.T) {
+	inputs, err := filepath.Glob(filepath.Join(conformanceDir, "*.input.yaml"))
+	if err != nil || len(inputs) == 0 {
+		t.Fatalf("found %d inputs, error %v", len(inputs), err)
+	}
+	intended := maps.Clone(intendedDifferences)
+	for _, input := range inputs {
+		name := strings.TrimSuffix(filepath.Base(input), ".input.yaml")
+		t.Run(name, func(t *testing.T) {
+			trainJob, spec := readInput(t, input)
+			muster := flattenAll(t, buildAll(t, trainJob, spec, ""))
+			kubeflow := flattenAll(t, readObjects(t, filepath.Join(conformanceDir, name+".kubeflow.yaml")))
+
+			got := []difference{}
+			for _, path := range slices.Sorted(maps.Keys(union(kubeflow, muster))) {
+				if kubeflow[path] != muster[path] {
+					got = append(got, difference{path, kubeflow[path], muster[path]})
+				}
+			}
+			want := []difference{}
+			for _, group := range intended[name] {
+				want = append(want, group.differences...)
+			}
+			slices.SortFunc(want, func(a, b difference) int { return strings.Compare(a.path, b.path) })
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(difference{})); diff != "" {
+				t.Errorf("differences from Kubeflow Trainer (-intended +found):\n%s", diff)
+			}
+		})
+		delete(intended, name)
+	}
+	for name := range intended {
+		t.Errorf("differences are intended for %q, which is no input", name)
+	}
+}
+
+// buildAll returns the child objects of a TrainJob.
+func buildAll(t *testing.T, trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec, schedulerName string) []client.Object {
+	t.Helper()
+	f := framework.New(plugins.All(nil, schedulerName)...)
+	info, err := runtime.New(trainJob, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := append(runtime.UnsupportedPolicies(spec), f.Validate(info, trainJob)...); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	components, err := f.Build(context.Background(), info, trainJob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []client.Object
+	for _, component := range components {
+		objects = append(objects, component.Objects...)
+	}
+	return objects
+}
+
+// readInput reads a runtime and a TrainJob, strictly, so that a field that the API lacks is an error.
+func readInput(t *testing.T, file string) (*v1alpha1.TrainJob, *v1alpha1.TrainingRuntimeSpec) {
+	t.Helper()
+	documents := readDocuments(t, file)
+	if len(documents) != 2 {
+		t.Fatalf("%s has %d documents", file, len(documents))
+	}
+	runtime := &v1alpha1.ClusterTrainingRuntime{}
+	trainJob := &v1alpha1.TrainJob{}
+	for i, target := range []any{runtime, trainJob} {
+		if err := yaml.UnmarshalStrict(documents[i], target); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	return trainJob, &runtime.Spec
+}
+
+func readObjects(t *testing.T, file string) []client.Object {
+	t.Helper()
+	var objects []client.Object
+	for _, document := range readDocuments(t, file) {
+		head := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &head.Object); err != nil {
+			t.Fatal(err)
+		}
+		var object client.Object = &jobsetv1alpha2.JobSet{}
+		if head.GetKind() == "PodGroup" {
+			object = &podgroup.PodGroup{}
+		}
+		if err := yaml.UnmarshalStrict(document, object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+func readDocuments(t *testing.T, file string) [][]byte {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents [][]byte
+	for _, document := range strings.Split(string(content), "\n---\n") {
+		documents = append(documents, []byte(document))
+	}
+	return documents
+}
+
+// flattenAll returns every leaf of objects by its path. Elements of a list that have names are addressed by
+// name, and the order of the names is a leaf of its own.
+func flattenAll(t *testing.T, objects []client.Object) map[string]string {
+	t.Helper()
+	leaves := map[string]string{}
+	for _, object := range objects {
+		content, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(content, "status")
+		flatten(fmt.Sprintf("%s/%s", content["kind"], object.GetName()), content, leaves)
+	}
+	return leaves
+}
+
+func flatten(path string, value any, leaves map[string]string) {
+	switch value := value.(type) {
+	case map[string]any:
+		if len(value) == 0 {
+			leaves[path] = "{}"
+		}
+		for key, field := range value {
+			flatten(path+"/"+key, field, leaves)
+		}
+	case []any:
+		var names []string
+		for i, element := range value {
+			key := fmt.Sprint(i)
+			if fields, ok := element.(map[string]any); ok && fields["name"] != nil {
+				key = fmt.Sprint(fields["name"])
+				names = append(names, key)
+			}
+			flatten(path+"["+key+"]", element, leaves)
+		}
+		if names != nil {
+			leaves[path+"[order]"] = strings.Join(names, " ")
+		}
+	default:
+		leaves[path] = fmt.Sprint(value)
+	}
+}
+
+func union(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
