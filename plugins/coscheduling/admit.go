@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,6 +111,10 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	pl.gangs.begin(key, commit)
 	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
 	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(commit.seats), "placed", c.present, "domain", plan.Domain)
+	if t := group.Spec.ScheduleTimeoutSeconds; t != nil && time.Duration(*t)*time.Second > maxPermitWait {
+		klog.FromContext(ctx).Info("spec.scheduleTimeoutSeconds is longer than members can wait; they wait for the longest time possible",
+			"podGroup", key, "scheduleTimeoutSeconds", *t, "wait", maxPermitWait)
+	}
 	pl.nominate(ctx, commit.inOrder())
 	pl.checkStillThere(ctx, key, commit)
 	if s, ok := commit.seats[pod.UID]; ok {

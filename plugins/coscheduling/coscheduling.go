@@ -206,7 +206,8 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	return nil, 0
 }
 
-// permitWait is how long reserved members of a gang may wait for the others.
+// permitWait is how long reserved members of a gang may wait for the others: no longer than the
+// framework lets them.
 func (pl *Coscheduling) permitWait(key types.NamespacedName) time.Duration {
 	wait := time.Duration(*pl.args.PermitWaitingTimeSeconds) * time.Second
 	if group := pl.group(key); group != nil && group.Spec.ScheduleTimeoutSeconds != nil && *group.Spec.ScheduleTimeoutSeconds > 0 {

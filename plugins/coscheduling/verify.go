@@ -188,10 +188,13 @@ func (v *verifier) passes(d *planner.Demand, s *share, class, k int) (bool, stri
 	if status.Code() == fwk.Error {
 		return false, "", fmt.Errorf("verifying node %s: %w", info.Node().Name, status.AsError())
 	}
-	return status.IsSuccess(), refusedBy(status), nil
+	if status.IsSuccess() {
+		return true, "", nil
+	}
+	return false, refusedBy(status), nil
 }
 
-// refusedBy words a Filter status as a cause.
+// refusedBy words the status of a plugin that refused a pod as a cause.
 func refusedBy(status *fwk.Status) string {
 	reason := strings.Join(status.Reasons(), ", ")
 	if status.Plugin() == "" {

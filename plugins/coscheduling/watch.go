@@ -98,16 +98,14 @@ func untombed[T any](obj any) (T, bool) {
 }
 
 func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
+	key, ok := podgroup.Key(pod)
+	changed := pl.members.Update(pod)
 	if old != nil {
-		if was, ok := podgroup.Key(old); ok {
-			if is, _ := podgroup.Key(pod); is != was {
-				pl.members.Update(pod)
-				pl.left(logger, was, old)
-			}
+		if was, is := podgroup.Key(old); is && was != key {
+			pl.left(logger, was, old)
 		}
 	}
-	key, ok := podgroup.Key(pod)
-	if !pl.members.Update(pod) && old != nil || !ok {
+	if !ok || !changed && old != nil {
 		return
 	}
 	switch podgroup.StateOf(pod) {
