@@ -1,10 +1,126 @@
 package trainer
 
+import "strings"
+
 // intent is a reason to differ from Kubeflow Trainer, and where it shows.
 type intent struct {
 	why         string
 	differences []difference
 }
 
+// Paths of the JobSet of the inputs.
+const (
+	jobsPath  = "JobSet/llm/spec/replicatedJobs"
+	podPath   = "/template/spec/template"
+	nodePath  = jobsPath + "[node]" + podPath + "/spec/containers[node]"
+	labelPath = podPath + "/metadata/labels/scheduling.x-k8s.io/pod-group"
+	groupPath = "PodGroup/llm/spec"
+)
+
 // intendedDifferences are all differences from Kubeflow Trainer 2.3.0, by the input in which they show.
-var intendedDifferences = map[string][]intent{}
+var intendedDifferences = map[string][]intent{
+	"torch-gang-limits-only": {{
+		why: "minResources counts what stands only among the limits, as the API server will make requests of it",
+		differences: []difference{
+			{path: groupPath + "/minResources/nvidia.com/gpu", muster: "32"},
+		},
+	}},
+	"replicas": {{
+		why: "the gang has the pods of all replicas of a replicated job",
+		differences: []difference{
+			{groupPath + "/minMember", "4", "8"},
+			{groupPath + "/minResources/cpu", "6", "14"},
+		},
+	}},
+	"initializers-before-node": {{
+		why: "jobs that wait for each other are in different gangs, which would wait for ever if they were one",
+		differences: append(phase0("2", "2"),
+			difference{jobsPath + "[dataset-initializer]" + labelPath, "llm", "llm-phase-0"},
+			difference{jobsPath + "[model-initializer]" + labelPath, "llm", "llm-phase-0"},
+			difference{groupPath + "/minMember", "6", "4"},
+			difference{groupPath + "/minResources/cpu", "66", "64"},
+		),
+	}},
+	"in-order": {{
+		why: "jobs that start in order are in different gangs, which would wait for ever if they were one",
+		differences: append(phase0("1", "2"),
+			difference{jobsPath + "[server]" + labelPath, "llm", "llm-phase-0"},
+			difference{groupPath + "/minMember", "3", "2"},
+			difference{groupPath + "/minResources/cpu", "4", "2"},
+		),
+	}},
+	"plain-no-policy": {{
+		why: "resourcesPerNode is merged whether or not the runtime has an mlPolicy",
+		differences: []difference{
+			{path: nodePath + "/resources", kubeflow: "{}"},
+			{path: nodePath + "/resources/requests/cpu", muster: "4"},
+		},
+	}},
+	"torch-existing-port": {{
+		why: "the rendezvous port is added to the ports of the container, and replaces none",
+		differences: []difference{
+			{nodePath + "/ports[0]/containerPort", "29500", "8080"},
+			{path: nodePath + "/ports[1]/containerPort", muster: "29500"},
+		},
+	}},
+	"torch-no-trainer": {{
+		why: "torchrun's environment does not depend on the TrainJob's having a spec.trainer",
+		differences: append(
+			env("PET_NNODES=2", "PET_NPROC_PER_NODE=1", "PET_MASTER_ADDR=llm-node-0-0.llm", "PET_MASTER_PORT=29500"),
+			difference{path: nodePath + "/env[PET_NODE_RANK]/name", muster: "PET_NODE_RANK"},
+			difference{path: nodePath + "/env[PET_NODE_RANK]/valueFrom/fieldRef/fieldPath", muster: "metadata.annotations['batch.kubernetes.io/job-completion-index']"},
+			difference{path: nodePath + "/env[order]", muster: "PET_NNODES PET_NPROC_PER_NODE PET_NODE_RANK PET_MASTER_ADDR PET_MASTER_PORT"},
+			difference{path: nodePath + "/ports[0]/containerPort", muster: "29500"},
+		),
+	}},
+	"torch-runtime-gpu-job-cpu": {{
+		why: "the number of processes comes from the resources that the container has, not from the TrainJob's part of them",
+		differences: []difference{
+			{nodePath + "/env[PET_NPROC_PER_NODE]/value", "4", "auto"},
+		},
+	}},
+	"torch-subdomain": {{
+		why: "the rendezvous address is the one under which the pods are in the runtime's subdomain",
+		differences: []difference{
+			{nodePath + "/env[PET_MASTER_ADDR]/value", "llm-node-0-0.llm", "llm-node-0-0.mesh"},
+		},
+	}},
+}
+
+// phase0 is a whole PodGroup that only Muster makes, for the pods before the training nodes.
+func phase0(members, cpu string) []difference {
+	fields := map[string]string{
+		"apiVersion":         "scheduling.x-k8s.io/v1alpha1",
+		"kind":               "PodGroup",
+		"metadata/name":      "llm-phase-0",
+		"metadata/namespace": "research",
+		"metadata/ownerReferences[llm]/apiVersion":         "trainer.kubeflow.org/v1alpha1",
+		"metadata/ownerReferences[llm]/blockOwnerDeletion": "true",
+		"metadata/ownerReferences[llm]/controller":         "true",
+		"metadata/ownerReferences[llm]/kind":               "TrainJob",
+		"metadata/ownerReferences[llm]/name":               "llm",
+		"metadata/ownerReferences[llm]/uid":                "7b1f6c5e-0000-4000-8000-000000000001",
+		"metadata/ownerReferences[order]":                  "llm",
+		"spec/minMember":                                   members,
+		"spec/minResources/cpu":                            cpu,
+		"spec/scheduleTimeoutSeconds":                      "120",
+	}
+	var differences []difference
+	for path, value := range fields {
+		differences = append(differences, difference{path: "PodGroup/llm-phase-0/" + path, muster: value})
+	}
+	return differences
+}
+
+// env is variables of the training container that only Muster sets.
+func env(assignments ...string) []difference {
+	var differences []difference
+	for _, assignment := range assignments {
+		name, value, _ := strings.Cut(assignment, "=")
+		differences = append(differences,
+			difference{path: nodePath + "/env[" + name + "]/name", muster: name},
+			difference{path: nodePath + "/env[" + name + "]/value", muster: value},
+		)
+	}
+	return differences
+}

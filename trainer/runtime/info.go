@@ -91,6 +91,7 @@ func newPodSet(job *jobsetv1alpha2.ReplicatedJob, policy *v1alpha1.MLPolicy) Pod
 	switch podSet.Ancestor {
 	case v1alpha1.AncestorTrainer, v1alpha1.AncestorDatasetInitializer, v1alpha1.AncestorModelInitializer:
 		// The TrainJob speaks of one trainer and one initializer of each kind, so each is one Job.
+		job.Replicas = 1
 	default:
 		podSet.Replicas = max(job.Replicas, 1)
 	}

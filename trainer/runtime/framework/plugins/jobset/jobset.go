@@ -69,7 +69,6 @@ func (*JobSet) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.T
 	for p := range info.PodSets {
 		podSet := &info.PodSets[p]
 		count := podSet.Count
-		podSet.Job.Replicas = podSet.Replicas
 		podSet.Job.Template.Spec.Parallelism = &count
 		podSet.Job.Template.Spec.Completions = &count
 	}

@@ -1,0 +1,196 @@
+// Command generate records what Kubeflow Trainer makes of the inputs of the conformance test.
+//
+//	cd hack/conformance && go run ./generate
+//
+// For each trainer/testdata/conformance/NAME.input.yaml, a runtime and a TrainJob, it writes the JobSet and
+// the PodGroup that Kubeflow Trainer's runtime framework builds to NAME.kubeflow.yaml. It also writes the
+// schemas of Kubeflow Trainer's CustomResourceDefinitions, without descriptions, to trainer/testdata/crds.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	trainer "github.com/kubeflow/trainer/v2/pkg/apis/trainer/v1alpha1"
+	"github.com/kubeflow/trainer/v2/pkg/runtime/core"
+	testingutil "github.com/kubeflow/trainer/v2/pkg/util/testing"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	inputSuffix  = ".input.yaml"
+	outputSuffix = ".kubeflow.yaml"
+)
+
+// recorded are the kinds that the test compares.
+var recorded = []string{"JobSet", "PodGroup"}
+
+func main() {
+	if err := run(context.Background(), filepath.Join("..", "..", "trainer", "testdata")); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, testdata string) error {
+	inputs, err := filepath.Glob(filepath.Join(testdata, "conformance", "*"+inputSuffix))
+	if err != nil {
+		return err
+	}
+	if len(inputs) == 0 {
+		return fmt.Errorf("no inputs in %s: run it in hack/conformance", testdata)
+	}
+	for _, input := range inputs {
+		output, err := build(ctx, input)
+		if err != nil {
+			return fmt.Errorf("%s: %w", input, err)
+		}
+		if err := os.WriteFile(strings.TrimSuffix(input, inputSuffix)+outputSuffix, output, 0o644); err != nil {
+			return err
+		}
+	}
+	return schemas(filepath.Join(testdata, "crds"))
+}
+
+// build returns the recorded objects of one input as YAML documents, sorted by kind and name.
+func build(ctx context.Context, input string) ([]byte, error) {
+	content, err := os.ReadFile(input)
+	if err != nil {
+		return nil, err
+	}
+	trainJob, runtime, err := decode(content)
+	if err != nil {
+		return nil, err
+	}
+	builder := testingutil.NewClientBuilder().WithObjects(runtime)
+	runtimes, err := core.New(ctx, builder.Build(), testingutil.AsIndex(builder), nil)
+	if err != nil {
+		return nil, err
+	}
+	kind := schema.GroupKind{Group: *trainJob.Spec.RuntimeRef.APIGroup, Kind: *trainJob.Spec.RuntimeRef.Kind}
+	objects, err := runtimes[kind.String()].NewObjects(ctx, trainJob)
+	if err != nil {
+		return nil, err
+	}
+	var documents []string
+	for _, object := range objects {
+		raw, err := json.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		decoded := &unstructured.Unstructured{}
+		if err := decoded.UnmarshalJSON(raw); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(recorded, decoded.GetKind()) {
+			continue
+		}
+		document, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, "# "+decoded.GetKind()+" "+decoded.GetName()+"\n"+string(document))
+	}
+	slices.Sort(documents)
+	return []byte(strings.Join(documents, "---\n")), nil
+}
+
+func decode(content []byte) (*trainer.TrainJob, client.Object, error) {
+	var trainJob *trainer.TrainJob
+	var runtime client.Object
+	for _, document := range bytes.Split(content, []byte("\n---\n")) {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(document, &object.Object); err != nil {
+			return nil, nil, err
+		}
+		var target client.Object
+		switch object.GetKind() {
+		case trainer.TrainJobKind:
+			trainJob = &trainer.TrainJob{}
+			target = trainJob
+		case trainer.TrainingRuntimeKind:
+			runtime = &trainer.TrainingRuntime{}
+			target = runtime
+		case trainer.ClusterTrainingRuntimeKind:
+			runtime = &trainer.ClusterTrainingRuntime{}
+			target = runtime
+		default:
+			return nil, nil, fmt.Errorf("unexpected kind %q", object.GetKind())
+		}
+		if err := yaml.UnmarshalStrict(document, target); err != nil {
+			return nil, nil, err
+		}
+	}
+	if trainJob == nil || runtime == nil {
+		return nil, nil, errors.New("an input needs a runtime and a TrainJob")
+	}
+	return trainJob, runtime, nil
+}
+
+// schemas writes Kubeflow Trainer's CustomResourceDefinitions without the texts for people.
+func schemas(dir string) error {
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
+	if err != nil {
+		return fmt.Errorf("finding the module: %w", err)
+	}
+	crds, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), "manifests", "base", "crds", "trainer.kubeflow.org_*.yaml"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, crd := range crds {
+		content, err := os.ReadFile(crd)
+		if err != nil {
+			return err
+		}
+		var definition any
+		if err := yaml.Unmarshal(content, &definition); err != nil {
+			return fmt.Errorf("%s: %w", crd, err)
+		}
+		bare, err := json.Marshal(withoutDescriptions(definition))
+		if err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(filepath.Base(crd), ".yaml") + ".json"
+		if err := os.WriteFile(filepath.Join(dir, name), append(bare, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func withoutDescriptions(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		bare := make(map[string]any, len(value))
+		for key, field := range value {
+			// A property may be called description; its schema is an object.
+			if _, text := field.(string); key == "description" && text {
+				continue
+			}
+			bare[key] = withoutDescriptions(field)
+		}
+		return bare
+	case []any:
+		bare := make([]any, len(value))
+		for i := range value {
+			bare[i] = withoutDescriptions(value[i])
+		}
+		return bare
+	default:
+		return value
+	}
+}
