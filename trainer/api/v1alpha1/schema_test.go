@@ -1,0 +1,152 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	generatedDir = "../../../manifests/crds"
+	recordedDir  = "../../testdata/crds"
+)
+
+// newerFields are fields that Kubernetes has added to pods, Jobs and claims since the version that Kubeflow
+// Trainer 2.3.0 was generated with, by the end of their path. Everything else must be equal.
+var newerFields = []string{
+	"spec.replicatedJobs.template.spec.scheduling",
+	"httpGet.protocol",
+	"grpc.mode",
+	"volumeMounts.bindMountOptions",
+	"template.spec.evictionResponders",
+	"emptyDir.mode",
+	"configMap.defaultUser",
+	"downwardAPI.defaultUser",
+	"projected.defaultUser",
+	"secret.defaultUser",
+	"items.user",
+	"clusterTrustBundle.user",
+	"podCertificate.user",
+	"serviceAccountToken.user",
+	"templates.status.healthStatus",
+}
+
+// TestSchemaEqualsKubeflowTrainers compares the generated CustomResourceDefinitions with Kubeflow Trainer's,
+// which hack/conformance recorded: names, scopes, columns, types, defaults, limits, rules. Only descriptions
+// are left out.
+func TestSchemaEqualsKubeflowTrainers(t *testing.T) {
+	for _, plural := range []string{"trainjobs", "trainingruntimes", "clustertrainingruntimes"} {
+		t.Run(plural, func(t *testing.T) {
+			want := load(t, filepath.Join(recordedDir, "trainer.kubeflow.org_"+plural+".json"))
+			got := load(t, filepath.Join(generatedDir, "trainer.kubeflow.org_"+plural+".yaml"))
+			used := map[string]bool{}
+			var differences []string
+			compare("", want, got, func(path, what string) {
+				if field, ok := newer(path); ok && what == "added" {
+					used[field] = true
+					return
+				}
+				differences = append(differences, path+": "+what)
+			})
+			if diff := cmp.Diff([]string{"metadata.annotations.controller-gen.kubebuilder.io/version: v0.18.0, now v0.23.0"}, differences); diff != "" {
+				t.Errorf("differences (-want +got)\n%s", diff)
+			}
+			if plural == "clustertrainingruntimes" && len(used) != len(newerFields) {
+				t.Errorf("%d of the %d newer fields are there", len(used), len(newerFields))
+			}
+		})
+	}
+}
+
+// TestSchemaKeepsSchedulingGroup guards the field by which pods join native groups: without it in the
+// schema the API server would drop it from every runtime.
+func TestSchemaKeepsSchedulingGroup(t *testing.T) {
+	for _, plural := range []string{"trainingruntimes", "clustertrainingruntimes"} {
+		content, err := os.ReadFile(filepath.Join(generatedDir, "trainer.kubeflow.org_"+plural+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(content), " schedulingGroup:\n") {
+			t.Errorf("%s has no schedulingGroup", plural)
+		}
+	}
+}
+
+func newer(path string) (string, bool) {
+	// Between field names stand only the words by which a schema nests.
+	nesting := strings.NewReplacer(".items.properties.", ".", ".properties.", ".")
+	path = nesting.Replace(path)
+	i := slices.IndexFunc(newerFields, func(field string) bool { return strings.HasSuffix(path, "."+field) })
+	if i < 0 {
+		return "", false
+	}
+	return newerFields[i], true
+}
+
+func load(t *testing.T, file string) any {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var value any
+	if err := yaml.Unmarshal(content, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// compare reports every path at which two values differ, in the order of the paths.
+func compare(path string, want, got any, report func(path, what string)) {
+	wantList, wantOK := want.([]any)
+	gotList, gotOK := got.([]any)
+	if wantOK && gotOK && len(wantList) == len(gotList) {
+		for i := range wantList {
+			compare(fmt.Sprintf("%s[%d]", path, i), wantList[i], gotList[i], report)
+		}
+		return
+	}
+	wantMap, wantOK := want.(map[string]any)
+	gotMap, gotOK := got.(map[string]any)
+	if !wantOK || !gotOK {
+		wantJSON, _ := json.Marshal(want)
+		gotJSON, _ := json.Marshal(got)
+		if string(wantJSON) != string(gotJSON) {
+			report(path, fmt.Sprintf("%v, now %v", want, got))
+		}
+		return
+	}
+	var keys []string
+	for key := range wantMap {
+		keys = append(keys, key)
+	}
+	for key, value := range gotMap {
+		if _, text := value.(string); key == "description" && text {
+			continue
+		}
+		if _, ok := wantMap[key]; !ok {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		field := strings.TrimPrefix(path+"."+key, ".")
+		wantValue, inWant := wantMap[key]
+		gotValue, inGot := gotMap[key]
+		switch {
+		case !inWant:
+			report(field, "added")
+		case !inGot:
+			report(field, "missing")
+		default:
+			compare(field, wantValue, gotValue, report)
+		}
+	}
+}
