@@ -1,0 +1,259 @@
+package coscheduling
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"pgregory.net/rapid"
+)
+
+var testKey = types.NamespacedName{Namespace: "ns", Name: "gang"}
+
+func uid(i int) types.UID { return types.UID(fmt.Sprintf("uid-%d", i)) }
+
+// testCommit has n members, member i on node i.
+func testCommit(n int) *commit {
+	c := &commit{seats: map[types.UID]*seat{}}
+	for i := range n {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("m-%d", i), UID: uid(i)}}
+		c.seats[uid(i)] = &seat{pod: pod, node: fmt.Sprint(i)}
+	}
+	return c
+}
+
+func TestVerdicts(t *testing.T) {
+	g := newGangs()
+	if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+		t.Errorf("unknown gang: %+v, want a plan to be made", v)
+	}
+	r := &refusal{message: "no", representative: uid(0), members: sets.New(uid(0), uid(1))}
+	g.refuse(testKey, r)
+	for member, want := range map[int]*refusal{
+		0: nil, // the representative tries again
+		1: r,   // the others share its verdict
+		2: nil, // a newcomer may change the answer
+	} {
+		if v := g.verdictFor(testKey, uid(member)); v.refused != want {
+			t.Errorf("member %d of a refused gang: %+v", member, v)
+		}
+	}
+	g.begin(testKey, testCommit(2))
+	if v := g.verdictFor(testKey, uid(1)); v.node != "1" {
+		t.Errorf("planned member: %+v", v)
+	}
+	if v := g.verdictFor(testKey, uid(2)); !v.busy {
+		t.Errorf("member that came during the commit: %+v", v)
+	}
+	if g.refusalOf(testKey) != nil {
+		t.Error("a gang with a plan is still refused")
+	}
+}
+
+func TestCommitEndsWithItsLastMember(t *testing.T) {
+	g := newGangs()
+	g.begin(testKey, testCommit(3))
+	for i := range 3 {
+		if !g.reserve(testKey, uid(i), fmt.Sprint(i)) {
+			t.Fatalf("member %d: no seat", i)
+		}
+		waiting, done, known := g.complete(testKey, uid(i))
+		if !known || done != (i == 2) {
+			t.Fatalf("after member %d: done %v, known %v", i, done, known)
+		}
+		if done && len(waiting) != 2 {
+			t.Fatalf("waiting: %v", waiting)
+		}
+	}
+	if got := g.placedNodes(testKey); len(got) != 3 {
+		t.Errorf("on their way: %v", got)
+	}
+	g.arrived(testKey, uid(1))
+	if got := g.placedNodes(testKey); len(got) != 2 {
+		t.Errorf("after one arrived: %v", got)
+	}
+	// A member that fails to bind now does not take the others with it.
+	if r := g.unplace(testKey, uid(0), "bind failed"); r != nil {
+		t.Errorf("let go after the commit: %+v", r)
+	}
+	if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+		t.Errorf("the member that came back: %+v, want a new plan", v)
+	}
+}
+
+func TestReserveOnAnotherNodeIsRefused(t *testing.T) {
+	g := newGangs()
+	g.begin(testKey, testCommit(2))
+	if g.reserve(testKey, uid(0), "1") {
+		t.Error("member 0 reserved on the node of member 1")
+	}
+	if g.reserve(testKey, uid(7), "1") {
+		t.Error("a stranger reserved")
+	}
+	if g.reserve(types.NamespacedName{Namespace: "other", Name: "gang"}, uid(0), "0") {
+		t.Error("reserved in a gang of the same name elsewhere")
+	}
+}
+
+func TestOneFailureLetsTheWholeCommitGo(t *testing.T) {
+	for name, fail := range map[string]func(*gangs) *released{
+		"a reserved member gives up":       func(g *gangs) *released { return g.unplace(testKey, uid(0), "no") },
+		"a member without a place is gone": func(g *gangs) *released { return g.release(testKey, uid(2), "no") },
+		"the group is deleted":             func(g *gangs) *released { return g.releaseAny(testKey, "no") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGangs()
+			g.begin(testKey, testCommit(3))
+			g.reserve(testKey, uid(0), "0")
+			r := fail(g)
+			if r == nil || len(r.seats) != 3 || r.failures != 1 {
+				t.Fatalf("released %+v", r)
+			}
+			if g.reserve(testKey, uid(1), "1") {
+				t.Error("a member took its seat after the commit was let go")
+			}
+			if _, _, known := g.complete(testKey, uid(0)); known {
+				t.Error("a member waits for a commit that was let go")
+			}
+			if refused := g.refusalOf(testKey); refused == nil || refused.representative != uid(0) {
+				t.Errorf("refusal %+v", refused)
+			}
+			if fail(g) != nil {
+				t.Error("let go twice")
+			}
+		})
+	}
+}
+
+func TestReplanOnlyOnce(t *testing.T) {
+	g := newGangs()
+	g.begin(testKey, testCommit(3))
+	g.reserve(testKey, uid(0), "0")
+	open, taken, ok := g.replan(testKey, uid(1))
+	if !ok || len(open) != 2 || len(taken) != 1 || taken[0] != "0" {
+		t.Fatalf("open %v, taken %v, %v", open, taken, ok)
+	}
+	moved := *open[0]
+	moved.node = "9"
+	if !g.reseat(testKey, []*seat{&moved}) {
+		t.Fatal("not reseated")
+	}
+	if v := g.verdictFor(testKey, uid(1)); v.node != "9" {
+		t.Errorf("after the new plan: %+v", v)
+	}
+	if _, _, ok := g.replan(testKey, uid(1)); ok {
+		t.Error("planned anew twice")
+	}
+}
+
+func TestHeldSeats(t *testing.T) {
+	g := newGangs()
+	c := testCommit(3)
+	c.priority = 5
+	g.begin(testKey, c)
+	g.reserve(testKey, uid(0), "0")
+	other := types.NamespacedName{Namespace: "ns", Name: "other"}
+	for _, tc := range []struct {
+		priority int32
+		want     int
+	}{{0, 2}, {5, 2}, {6, 0}} {
+		if got := len(g.held(other, tc.priority)); got != tc.want {
+			t.Errorf("a gang of priority %d must respect %d seats, want %d", tc.priority, got, tc.want)
+		}
+	}
+	if got := len(g.held(testKey, 0)); got != 0 {
+		t.Errorf("a gang is in its own way with %d seats", got)
+	}
+}
+
+func TestRepresentativeIsReplaced(t *testing.T) {
+	g := newGangs()
+	g.refuse(testKey, &refusal{representative: uid(0), members: sets.New(uid(0), uid(1))})
+	g.elect(testKey, uid(5), uid(1)) // somebody else's business
+	if r := g.refusalOf(testKey); r.representative != uid(0) {
+		t.Error("replaced although it is still there")
+	}
+	g.elect(testKey, uid(0), uid(1))
+	if r := g.refusalOf(testKey); r.representative != uid(1) {
+		t.Errorf("representative %s", r.representative)
+	}
+}
+
+func TestBecameComplete(t *testing.T) {
+	g := newGangs()
+	for i, step := range []struct{ now, want bool }{{false, false}, {true, true}, {true, false}, {false, false}, {true, true}} {
+		if got := g.becameComplete(testKey, step.now); got != step.want {
+			t.Errorf("step %d: %v, want %v", i, got, step.want)
+		}
+	}
+	g.forget(testKey)
+	if len(g.byKey) != 0 {
+		t.Error("a forgotten gang is remembered")
+	}
+}
+
+// Whatever happens in whatever order, no member may bind before all members of its commit are
+// reserved, and a commit that was let go holds nothing.
+func TestNoMemberBindsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := newGangs()
+		n := rapid.IntRange(1, 5).Draw(t, "members")
+		reserved := sets.New[int]()
+		under := false
+		t.Repeat(map[string]func(*rapid.T){
+			"begin": func(t *rapid.T) {
+				if under {
+					t.Skip("a commit is under way")
+				}
+				g.begin(testKey, testCommit(n))
+				reserved, under = sets.New[int](), true
+			},
+			"reserve": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "member")
+				if got := g.reserve(testKey, uid(i), fmt.Sprint(i)); got != under {
+					t.Fatalf("reserved: %v, commit under way: %v", got, under)
+				}
+				if under {
+					reserved.Insert(i)
+				}
+			},
+			"permit": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "member")
+				_, done, known := g.complete(testKey, uid(i))
+				if done && reserved.Len() != n {
+					t.Fatalf("%d of %d are reserved, and they bind", reserved.Len(), n)
+				}
+				if known != (under && reserved.Has(i)) {
+					t.Fatalf("member %d waits: %v", i, known)
+				}
+				if done {
+					under = false
+				}
+			},
+			"unreserve": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "member")
+				if r := g.unplace(testKey, uid(i), "no"); (r != nil) != under {
+					t.Fatalf("let go: %v, commit under way: %v", r != nil, under)
+				}
+				under = false
+			},
+			"gone": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "member")
+				g.release(testKey, uid(i), "gone")
+				under = false
+			},
+			"": func(t *rapid.T) {
+				want := 0
+				if under {
+					want = n - reserved.Len()
+				}
+				if got := len(g.held(types.NamespacedName{}, 0)); got != want {
+					t.Fatalf("%d seats held, want %d", got, want)
+				}
+			},
+		})
+	})
+}

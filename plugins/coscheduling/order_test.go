@@ -1,0 +1,113 @@
+package coscheduling
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// orderPlugin knows PodGroups by name, each created so many seconds after the epoch.
+func orderPlugin(t testing.TB, groups map[string]int) *Coscheduling {
+	t.Helper()
+	pl := &Coscheduling{groups: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	for name, age := range groups {
+		g := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(age) * time.Second))}}
+		if err := pl.groups.Add(g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pl
+}
+
+type queuedPod struct {
+	name     string
+	group    string
+	priority int32
+	rank     int // -1 for none
+	queued   int // seconds
+}
+
+func (q queuedPod) info(t interface{ Fatal(...any) }) *framework.QueuedPodInfo {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: q.name, UID: uid(0), Labels: map[string]string{}}}
+	pod.Spec.Priority = ptr.To(q.priority)
+	if q.group != "" {
+		pod.Labels[v1alpha1.GroupLabel] = q.group
+	}
+	if q.rank >= 0 {
+		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(q.rank)
+	}
+	info, err := framework.NewPodInfo(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &framework.QueuedPodInfo{PodInfo: info, QueueingParams: framework.QueueingParams{Timestamp: epoch.Add(time.Duration(q.queued) * time.Second)}}
+}
+
+func TestQueueOrder(t *testing.T) {
+	pl := orderPlugin(t, map[string]int{"old": 10, "new": 20, "twin": 20})
+	want := []queuedPod{
+		{name: "urgent", priority: 9, rank: -1, queued: 99},
+		{name: "early", rank: -1, queued: 5},
+		{name: "old-z", group: "old", rank: 2, queued: 80},
+		{name: "old-b", group: "old", rank: 9, queued: 70},
+		{name: "old-a", group: "old", rank: 10, queued: 11},
+		{name: "between", rank: -1, queued: 15},
+		{name: "new-0", group: "new", rank: 0, queued: 90},
+		{name: "new-1", group: "new", rank: 1, queued: 21},
+		{name: "twin-0", group: "twin", rank: 0, queued: 22},
+		{name: "late", rank: -1, queued: 30},
+		{name: "humble", priority: -1, rank: -1, queued: 1},
+	}
+	got := slices.Clone(want)
+	slices.Reverse(got)
+	slices.SortFunc(got, func(a, b queuedPod) int {
+		if pl.Less(a.info(t), b.info(t)) {
+			return -1
+		}
+		return 1
+	})
+	for i := range want {
+		if got[i].name != want[i].name {
+			t.Errorf("place %d: %s, want %s", i, got[i].name, want[i].name)
+		}
+	}
+}
+
+func TestQueueOrderIsStrict(t *testing.T) {
+	pl := orderPlugin(t, map[string]int{"a": 1, "b": 1, "c": 2})
+	draw := rapid.Custom(func(t *rapid.T) queuedPod {
+		return queuedPod{
+			name:     rapid.SampledFrom([]string{"p-1", "p-9", "p-10", "q"}).Draw(t, "name"),
+			group:    rapid.SampledFrom([]string{"", "a", "b", "c", "missing"}).Draw(t, "group"),
+			priority: rapid.Int32Range(0, 1).Draw(t, "priority"),
+			rank:     rapid.IntRange(-1, 11).Draw(t, "rank"),
+			queued:   rapid.IntRange(0, 3).Draw(t, "queued"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		x, y, z := draw.Draw(t, "x"), draw.Draw(t, "y"), draw.Draw(t, "z")
+		less := func(a, b queuedPod) bool { return pl.Less(a.info(t), b.info(t)) }
+		if less(x, x) {
+			t.Fatal("before itself")
+		}
+		if less(x, y) && less(y, x) {
+			t.Fatal("before each other")
+		}
+		if less(x, y) && less(y, z) && !less(x, z) {
+			t.Fatal("not transitive")
+		}
+	})
+}
