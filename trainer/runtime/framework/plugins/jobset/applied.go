@@ -128,7 +128,7 @@ func byKey(list any, key value.FieldList) (any, bool) {
 		fields, _ := element.(map[string]any)
 		matches := true
 		for _, k := range key {
-			if v, ok := fields[k.Name]; ok && !equality.Semantic.DeepEqual(v, k.Value.Unstructured()) {
+			if v, ok := fields[k.Name]; ok && !value.Equals(value.NewValueInterface(v), k.Value) {
 				matches = false
 			}
 		}
