@@ -140,6 +140,34 @@ func TestSchedulerMayWhatKubeSchedulerMay(t *testing.T) {
 	}
 }
 
+// Both leases, by the names that the process asks for; kustomize renames what it takes for a reference.
+func TestLeasesAreGrantedByName(t *testing.T) {
+	eachTarget(t, func(t *testing.T, target string, resources []*resource.Resource) {
+		data, err := FS.ReadFile(target + "/scheduler-config.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		election := load(t, data).LeaderElection
+		granted := map[string]bool{}
+		for _, role := range only[rbacv1.Role](t, resources, "Role") {
+			for _, rule := range role.Rules {
+				for _, name := range rule.ResourceNames {
+					for _, verb := range rule.Verbs {
+						granted[role.Namespace+"/"+name+" "+verb] = true
+					}
+				}
+			}
+		}
+		for _, lease := range []string{"muster-system/muster-controllers", election.ResourceNamespace + "/" + election.ResourceName} {
+			for _, verb := range []string{"get", "update"} {
+				if !granted[lease+" "+verb] {
+					t.Errorf("no Role grants %s of lease %s: %v", verb, lease, granted)
+				}
+			}
+		}
+	})
+}
+
 func TestDeploymentIsLockedDown(t *testing.T) {
 	eachTarget(t, func(t *testing.T, target string, resources []*resource.Resource) {
 		deployments := only[appsv1.Deployment](t, resources, "Deployment")

@@ -106,8 +106,7 @@ func (d *deployment) start() (*process, *deniedRequests) {
 	denied := watchDenied(d.T)
 	account, err := cluster.ServiceAccountREST(d.ctx, deployed.Namespace, deployed.Spec.Template.Spec.ServiceAccountName)
 	d.must(err)
-	account.Host, account.TLSClientConfig.CAData = denied.url, nil
-	kubeconfig, err := cluster.WriteKubeconfig("deployed.kubeconfig", account)
+	kubeconfig, err := cluster.WriteKubeconfig("deployed.kubeconfig", denied.through(account))
 	d.must(err)
 
 	dir := d.TempDir()
@@ -177,8 +176,7 @@ func TestDeniedRequestsAreSeen(t *testing.T) {
 	denied := watchDenied(t)
 	account, err := cluster.ServiceAccountREST(s.ctx, s.namespace, "default")
 	s.must(err)
-	account.Host, account.TLSClientConfig.CAData = denied.url, nil
-	nobody, err := client.New(account, client.Options{Scheme: kube.Scheme()})
+	nobody, err := client.New(denied.through(account), client.Options{Scheme: kube.Scheme()})
 	s.must(err)
 	if err := nobody.List(s.ctx, &corev1.NodeList{}); err == nil {
 		t.Fatal("a service account without rights may list nodes")

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +34,7 @@ import (
 // deniedRequests is a proxy before the API server that keeps what the API server forbids.
 type deniedRequests struct {
 	url string
+	ca  []byte // PEM: clients send tokens over TLS only
 
 	mu     sync.Mutex
 	denied []string
@@ -49,7 +51,7 @@ func watchDenied(t *testing.T) *deniedRequests {
 		t.Fatal(err)
 	}
 	d := &deniedRequests{}
-	server := httptest.NewServer(&httputil.ReverseProxy{
+	server := httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
 		FlushInterval: -1, // watches
@@ -66,8 +68,18 @@ func watchDenied(t *testing.T) *deniedRequests {
 		server.CloseClientConnections()
 		server.Close()
 	})
+	server.EnableHTTP2 = true
+	server.StartTLS()
 	d.url = server.URL
+	d.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	return d
+}
+
+// through returns the configuration of a client whose requests are watched.
+func (d *deniedRequests) through(config *rest.Config) *rest.Config {
+	config = rest.CopyConfig(config)
+	config.Host, config.TLSClientConfig = d.url, rest.TLSClientConfig{CAData: d.ca}
+	return config
 }
 
 func (d *deniedRequests) add(request string) {
