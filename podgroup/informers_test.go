@@ -156,7 +156,8 @@ func groupServer(t *testing.T) *httptest.Server {
 func TestNewGroupInformerListsAndWatches(t *testing.T) {
 	server := groupServer(t)
 	t.Cleanup(server.Close)
-	cfg := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf}}
+	cfg := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{
+		ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON}}
 	informer, err := NewGroupInformer(cfg)
 	if err != nil {
 		t.Fatal(err)

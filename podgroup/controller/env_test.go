@@ -54,6 +54,7 @@ func upstreamCRD(t *testing.T) string {
 // one does: server-side apply merges, owns and refuses as the schema says.
 type env struct {
 	t          *testing.T
+	ctx        context.Context
 	client     client.Client
 	crd        string
 	groups     []client.Object
@@ -87,6 +88,7 @@ func newEnv(t *testing.T, options ...envOption) *env {
 	t.Helper()
 	e := &env{
 		t:           t,
+		ctx:         t.Context(),
 		crd:         oursCRD,
 		pods:        podgroup.NewPodInformer(kubefake.NewClientset(), 0).GetIndexer(),
 		clock:       clocktesting.NewFakePassiveClock(noon),
@@ -159,7 +161,7 @@ func typeConverter(t *testing.T, path string) managedfields.TypeConverter {
 // reconcile reconciles the group "gang" of a namespace.
 func (e *env) reconcile(namespace string) reconcile.Result {
 	e.t.Helper()
-	result, err := e.reconciler.Reconcile(e.t.Context(), reconcile.Request{
+	result, err := e.reconciler.Reconcile(e.ctx, reconcile.Request{
 		NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gang"}})
 	if err != nil {
 		e.t.Fatal(err)

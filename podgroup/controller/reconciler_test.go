@@ -2,13 +2,16 @@ package controller
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	upstream "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -158,6 +161,8 @@ func TestReconcileLeavesAGroupThatIsBeingDeleted(t *testing.T) {
 
 func TestReconcileWithoutConditionsInTheSchema(t *testing.T) {
 	e := newEnv(t, withGroups(newGroup("ns", 1), newGroup("ns2", 1)), withCRD(upstreamCRD(t)))
+	var logged []string
+	e.ctx = klog.NewContext(t.Context(), funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{}))
 	e.setPods(newPods("ns", 1, running)...)
 	e.settle()
 	status := e.group("ns").Status
@@ -179,6 +184,16 @@ func TestReconcileWithoutConditionsInTheSchema(t *testing.T) {
 	e.settle()
 	e.reconcile("ns")
 	e.wantEvents("finished", "Normal Finished 1 of 1 member succeeded")
+
+	e.clock.SetTime(noon.Add(2 * probePeriod))
+	e.setPods(newPods("ns", 1)...)
+	e.settle()
+	if e.applied["status"] < 6 {
+		t.Errorf("applied %d times: conditions were not tried again", e.applied["status"])
+	}
+	if len(logged) != 1 || !strings.Contains(logged[0], "has no status.conditions") {
+		t.Errorf("logged %q, want one line that says so", logged)
+	}
 }
 
 func TestReconcileUsesConditionsOnceTheSchemaHasThem(t *testing.T) {
