@@ -56,6 +56,13 @@ var intendedDifferences = map[string][]intent{
 			{path: nodePath + "/resources/requests/cpu", muster: "4"},
 		},
 	}},
+	"ttl": {{
+		why: "a JobSet gets its TTL when the end of the training is recorded, so that it is never gone before",
+		differences: []difference{
+			{path: "JobSet/llm/spec/ttlSecondsAfterFinished", kubeflow: "600"},
+			{path: "JobSet/llm/metadata/annotations/trainer.muster.dev/ttl-seconds-after-finished", muster: "600"},
+		},
+	}},
 	"torch-existing-port": {{
 		why: "the rendezvous port is added to the ports of the container, and replaces none",
 		differences: []difference{

@@ -515,6 +515,34 @@ func TestReconcileEndIsFinal(t *testing.T) {
 	}
 }
 
+func TestTTLStartsWhenTheEndIsRecorded(t *testing.T) {
+	for held, want := range map[string]*int32{"0": ptr.To[int32](0), "600": ptr.To[int32](600), "edited": nil, "-1": nil} {
+		t.Run(held, func(t *testing.T) {
+			runtime := gangRuntime(t)
+			runtime.Spec.Template.Spec.TTLSecondsAfterFinished = ptr.To[int32](600)
+			c := newCluster(t, trainJob(), runtime)
+			c.settle()
+			jobSet := c.jobSet()
+			const annotation = "trainer.muster.dev/ttl-seconds-after-finished"
+			if ttl := jobSet.Spec.TTLSecondsAfterFinished; ttl != nil || jobSet.Annotations[annotation] != "600" {
+				t.Fatalf("TTL of a running JobSet = %v, annotations %v", ttl, jobSet.Annotations)
+			}
+			c.update(jobSet, func() { jobSet.Annotations[annotation] = held })
+			c.setJobSetStatus(terminal(jobsetv1alpha2.JobSetCompleted))
+			c.fail = func(write string) error {
+				if write == "patch JobSet" && !c.job().Finished() {
+					t.Error("the TTL started before the end was recorded")
+				}
+				return nil
+			}
+			c.settle()
+			if diff := cmp.Diff(want, c.jobSet().Spec.TTLSecondsAfterFinished); diff != "" {
+				t.Errorf("TTL of a finished JobSet (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestReconcileStaleReadDoesNotRevive(t *testing.T) {
 	c := newCluster(t, trainJob(), gangRuntime(t))
 	c.settle()

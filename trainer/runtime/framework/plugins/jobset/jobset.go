@@ -95,6 +95,7 @@ func (*JobSet) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.T
 		Spec: *info.JobSet,
 	}
 	jobSet.Spec.Suspend = trainJob.Spec.Suspend
+	holdBackTTL(jobSet)
 	return []client.Object{jobSet}, nil
 }
 

@@ -79,16 +79,18 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 }
 
 // Finish implements framework.ComponentPlugin: it deletes a JobSet that could still run pods. A JobSet that
-// is finished itself stays, for its record, as long as its own TTL wants.
+// is finished itself stays, for its record, as long as its TTL wants.
 func (j *JobSet) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error {
 	live, err := j.live(ctx, trainJob)
 	if err != nil || live == nil {
 		return err
 	}
-	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, trainJob) ||
-		meta.IsStatusConditionTrue(live.Status.Conditions, string(jobsetv1alpha2.JobSetCompleted)) ||
-		meta.IsStatusConditionTrue(live.Status.Conditions, string(jobsetv1alpha2.JobSetFailed)) {
+	if live.DeletionTimestamp != nil || !metav1.IsControlledBy(live, trainJob) {
 		return nil
+	}
+	if meta.IsStatusConditionTrue(live.Status.Conditions, string(jobsetv1alpha2.JobSetCompleted)) ||
+		meta.IsStatusConditionTrue(live.Status.Conditions, string(jobsetv1alpha2.JobSetFailed)) {
+		return j.startTTL(ctx, live)
 	}
 	klog.FromContext(ctx).V(2).Info("Deleting the JobSet of a finished TrainJob")
 	return j.remove(ctx, live)
