@@ -144,6 +144,11 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 // plan asks the planner, with what other gangs hold taken out, and falls back to placing members
 // one by one where arithmetic cannot answer.
 func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *demand) (*planner.Plan, *planner.Explanation, error) {
+	for _, pod := range d.pods {
+		// A nomination of an earlier attempt, also of a scheduler that died, would stand in the way of
+		// the gang's own members.
+		pl.handle.DeleteNominatedPodIfExists(pod)
+	}
 	held := pl.gangs.held(key, corev1Priority(d.pods[0]))
 	for _, s := range held {
 		if id, ok := pl.cluster.Node(s.node); ok {

@@ -6,6 +6,7 @@ package coscheduling
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,9 @@ type Coscheduling struct {
 	cluster *cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
+	// queueing is set once a member came to the scheduler's queue. The framework has no activator
+	// before that, and there is nothing to activate.
+	queueing atomic.Bool
 }
 
 var (
@@ -60,6 +64,8 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 	if !ok {
 		return nil
 	}
+	// Before the look at the index: a handler that misses the flag changed the index earlier.
+	pl.queueing.Store(true)
 	if why := pl.incomplete(key); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}

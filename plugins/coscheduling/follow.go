@@ -23,12 +23,12 @@ const (
 // and puts the members in line.
 func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
 	logger := klog.FromContext(ctx)
-	pods := make(map[string]*corev1.Pod, len(seats))
-	for _, s := range seats {
+	pods := make([]*corev1.Pod, len(seats))
+	for i, s := range seats {
 		pl.handle.AddNominatedPod(logger, s.info, &fwk.NominatingInfo{NominatedNodeName: s.node, NominatingMode: fwk.ModeOverride})
-		pods[s.pod.Namespace+"/"+s.pod.Name] = s.pod
+		pods[i] = s.pod
 	}
-	pl.handle.Activate(logger, pods)
+	pl.activatePods(logger, pods...)
 }
 
 // checkStillThere lets a new commit go if a member vanished while the gang was being planned: the
@@ -53,9 +53,6 @@ func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, p
 	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, refusedBy(status))
 	open, taken, ok := pl.gangs.replan(key, pod.UID)
 	if ok {
-		for _, s := range open {
-			pl.handle.DeleteNominatedPodIfExists(s.pod)
-		}
 		seats, why, err := pl.replan(ctx, key, open, taken)
 		if err != nil {
 			message = fmt.Sprintf("%s: %v", message, err)
@@ -158,16 +155,27 @@ func (pl *Coscheduling) activateMembers(logger klog.Logger, key types.Namespaced
 
 func (pl *Coscheduling) activate(logger klog.Logger, key types.NamespacedName, which func(*podgroup.Member) bool) {
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
-	pods := map[string]*corev1.Pod{}
+	var pods []*corev1.Pod
 	for _, m := range pl.members.Members(key) {
 		if m.State != podgroup.Waiting || m.Gated || !which(&m) {
 			continue
 		}
 		if pod, err := lister.Get(m.Name); err == nil && pod.UID == m.UID {
-			pods[m.Namespace+"/"+m.Name] = pod
+			pods = append(pods, pod)
 		}
 	}
-	if len(pods) > 0 {
-		pl.handle.Activate(logger, pods)
+	pl.activatePods(logger, pods...)
+}
+
+// activatePods moves pods from wherever they wait in the scheduler's queue to the line of those
+// that are tried next.
+func (pl *Coscheduling) activatePods(logger klog.Logger, pods ...*corev1.Pod) {
+	if len(pods) == 0 || !pl.queueing.Load() {
+		return
 	}
+	byName := make(map[string]*corev1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
+	}
+	pl.handle.Activate(logger, byName)
 }

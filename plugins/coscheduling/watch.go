@@ -112,7 +112,7 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 	case podgroup.Waiting:
 		pl.settle(logger, key)
 		if pl.incomplete(key) == "" {
-			pl.handle.Activate(logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+			pl.activatePods(logger, pod)
 		}
 		if pl.group(key) == nil {
 			pl.clock.AfterFunc(missingGroupGrace, func() { pl.reportMissingGroup(logger, key, pod.Name) })

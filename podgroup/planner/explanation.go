@@ -30,8 +30,8 @@ type Explanation struct {
 	Fragmented []Shortage
 	// Nodes is how many nodes the cluster has.
 	Nodes int
-	// Blocked counts the nodes that take no member of the class that is worst off, by cause; the most
-	// frequent cause first.
+	// Blocked counts the nodes that take no member of the class that is worst off, or fewer than
+	// they have room for, by cause; the most frequent cause first.
 	Blocked []Blocked
 	// MinResources are the shortages against spec.minResources, if that is what the gang fails on.
 	MinResources []Shortage
@@ -205,7 +205,7 @@ func (c *Cluster) blocked(d *Demand, l *learned, class int) []Blocked {
 	slots := c.work.slots[class]
 	return countCauses(len(slots), func(node int) string {
 		if slots[node] > 0 {
-			return ""
+			return l.partly(class, NodeID(node), slots[node])
 		}
 		return c.blockedBy(&d.Classes[class], l.cause(class, NodeID(node)), NodeID(node))
 	})

@@ -1,5 +1,7 @@
 package planner
 
+import "fmt"
+
 // learned holds what verification taught about each class.
 type learned struct {
 	byClass [][]Limit
@@ -38,4 +40,14 @@ func (l *learned) cause(class int, node NodeID) string {
 		}
 	}
 	return l.nowhere[class]
+}
+
+// partly returns why a node takes only as many members of a class as it does, if that was learned.
+func (l *learned) partly(class int, node NodeID, slots int64) string {
+	for _, limit := range l.byClass[class] {
+		if limit.Node == node && int64(limit.Max) == slots {
+			return fmt.Sprintf("with room for only %d: %s", limit.Max, limit.Cause)
+		}
+	}
+	return ""
 }

@@ -206,8 +206,12 @@ func TestPlanLearnsFromRefusals(t *testing.T) {
 	if v.calls > 3 {
 		t.Errorf("%d verifications for one bad node", v.calls)
 	}
-	if e := mustRefuse(t, c, gang(c, repeat(15, 4)...), v); e.Placeable != 13 || e.Undecided {
+	e := mustRefuse(t, c, gang(c, repeat(15, 4)...), v)
+	if e.Placeable != 13 || e.Undecided {
 		t.Errorf("placeable %d, undecided %v: %s", e.Placeable, e.Undecided, e)
+	}
+	if want := "of 8 nodes: 1 of a bad mood, 1 with room for only 1: of a bad mood"; !strings.Contains(e.String(), want) {
+		t.Errorf("%q does not contain %q", e, want)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -97,7 +99,8 @@ func (d *deployment) find(kind string, into any) {
 
 // start runs the deployed container's command line as the deployed service account. Only what a pod's
 // surroundings provide is replaced: where the files are, the API server's address, and the ports.
-func (d *deployment) start() (*process, *deniedRequests) {
+// Whatever the API server denies fails the test.
+func (d *deployment) start() *process {
 	d.Helper()
 	deployed, configMap := &appsv1.Deployment{}, &corev1.ConfigMap{}
 	d.find("Deployment", deployed)
@@ -123,13 +126,18 @@ func (d *deployment) start() (*process, *deniedRequests) {
 	for _, arg := range container.Args {
 		args = append(args, strings.Replace(arg, container.VolumeMounts[0].MountPath, dir, 1))
 	}
+	d.Cleanup(func() {
+		for _, request := range denied.all() {
+			d.Errorf("denied: %s", request)
+		}
+	})
 	p := startProcess(d.T, kubeconfig, args...)
 	// The deployed probes, asked as a kubelet does: without credentials.
 	urls := map[string]string{"scheduler": p.schedulerURL, "metrics": p.metricsURL, "probes": p.probesURL}
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
 		d.awaitServing(p, func() (int, error) { return get(urls[probe.HTTPGet.Port.String()]+probe.HTTPGet.Path, "") })
 	}
-	return p, denied
+	return p
 }
 
 func TestManifests(t *testing.T) {
@@ -146,9 +154,9 @@ func TestManifests(t *testing.T) {
 			s := newScene(t)
 			d := s.deploy(test.target)
 			d.awaitPodsAdmitted()
-			p, denied := d.start()
+			p := d.start()
 			s.awaitHeld(test.lease.Namespace, test.lease.Name)
-			s.awaitHeld(musterNamespace, "muster-controllers")
+			s.awaitHeld(musterNamespace, controllersLease)
 
 			as := func(pod *corev1.Pod) { pod.Spec.SchedulerName = test.schedulerName }
 			nodes := s.nodes(3, controlplane.NodeShape{})
@@ -162,9 +170,6 @@ func TestManifests(t *testing.T) {
 			p.signal(syscall.SIGTERM)
 			if code := p.exited(); code != 0 {
 				t.Errorf("exit code %d after SIGTERM, want 0", code)
-			}
-			for _, request := range denied.all() {
-				t.Errorf("denied: %s", request)
 			}
 		})
 	}
@@ -221,10 +226,8 @@ func (s *scene) gangWaitsThenStarts(as func(*corev1.Pod)) {
 		s.finish(pod.Name)
 	}
 	s.await("PodGroup gang", func() string {
-		group := &podgroups.PodGroup{}
-		s.must(kube.Get(s.ctx, client.ObjectKey{Namespace: s.namespace, Name: "gang"}, group))
-		if group.Status.Succeeded != 4 {
-			return fmt.Sprintf("%d members succeeded, want 4", group.Status.Succeeded)
+		if succeeded := s.podGroup("gang").Status.Succeeded; succeeded != 4 {
+			return fmt.Sprintf("%d members succeeded, want 4", succeeded)
 		}
 		return ""
 	})
@@ -237,14 +240,9 @@ func (s *scene) gangWaitsThenStarts(as func(*corev1.Pod)) {
 // resumed and deleted.
 func (s *scene) trainJobRuns(schedulerName string) {
 	s.Helper()
-	runtimes, err := manifests.Runtimes()
-	s.must(err)
-	for _, runtime := range runtimes {
-		s.must(kube.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(runtime), client.FieldOwner("test"), client.ForceOwnership))
-		s.Cleanup(func() { s.must(client.IgnoreNotFound(kube.Delete(context.Background(), runtime))) })
-	}
+	runtime := s.sandboxedRuntime("torch-distributed-gang")
 	job := &trainer.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "train"}}
-	job.Spec.RuntimeRef.Name = "torch-distributed-gang"
+	job.Spec.RuntimeRef.Name = runtime
 	job.Spec.Trainer = &trainer.Trainer{
 		NumNodes: ptr.To[int32](3),
 		ResourcesPerNode: &corev1.ResourceRequirements{
@@ -269,6 +267,34 @@ func (s *scene) trainJobRuns(schedulerName string) {
 		return ""
 	})
 	s.awaitTrainJobPods(0, schedulerName)
+}
+
+// sandboxedRuntime installs one of the shipped runtimes, with pods that need a RuntimeClass, and
+// returns its name.
+func (s *scene) sandboxedRuntime(shipped string) string {
+	s.Helper()
+	runtimes, err := manifests.Runtimes()
+	s.must(err)
+	at := slices.IndexFunc(runtimes, func(runtime *unstructured.Unstructured) bool { return runtime.GetName() == shipped })
+	if at < 0 {
+		s.Fatalf("no runtime %s is shipped", shipped)
+	}
+	runtime := &trainer.ClusterTrainingRuntime{}
+	s.must(apiruntime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(runtimes[at].Object, runtime, true))
+	class := &nodev1.RuntimeClass{
+		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
+		Handler:    "sandbox",
+		Overhead:   &nodev1.Overhead{PodFixed: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}},
+	}
+	runtime.Name = s.namespace
+	for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
+		runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.RuntimeClassName = &class.Name
+	}
+	for _, object := range []client.Object{class, runtime} {
+		s.must(kube.Create(s.ctx, object))
+		s.Cleanup(func() { s.must(client.IgnoreNotFound(kube.Delete(context.Background(), object))) })
+	}
+	return runtime.Name
 }
 
 func (s *scene) suspend(job *trainer.TrainJob, suspend bool) {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,7 +29,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
 	"github.com/muster-sched/muster/manifests"
+	podgroups "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
 // deniedRequests is a proxy before the API server that keeps what the API server forbids.
@@ -85,7 +88,9 @@ func (d *deniedRequests) through(config *rest.Config) *rest.Config {
 func (d *deniedRequests) add(request string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.denied = append(d.denied, request)
+	if !slices.Contains(d.denied, request) {
+		d.denied = append(d.denied, request)
+	}
 }
 
 func (d *deniedRequests) all() []string {
@@ -287,26 +292,98 @@ func deployedConfig(t *testing.T) string {
 	return file
 }
 
-func startDeployed(s *scene) *process {
+// The names of both halves' leases.
+const (
+	schedulerLease   = "muster-scheduler"
+	controllersLease = "muster-controllers"
+)
+
+// startDeployed runs the deployed configuration with quick leader election and leases that are the
+// test's own, and waits until each half that runs leads.
+func startDeployed(s *scene, args ...string) *process {
 	s.Helper()
-	p := startProcess(s.T, cluster.Kubeconfig(),
-		"--config="+deployedConfig(s.T),
+	p := startProcess(s.T, cluster.Kubeconfig(), append([]string{
+		"--config=" + deployedConfig(s.T),
 		"--controllers-leader-elect-resource-namespace=default",
 		"--controllers-leader-elect-lease-duration=3s",
 		"--controllers-leader-elect-renew-deadline=2s",
 		"--controllers-leader-elect-retry-period=200ms",
-	)
+	}, args...)...)
 	s.Cleanup(func() {
-		for _, name := range []string{"muster-scheduler", "muster-controllers"} {
+		for _, name := range []string{schedulerLease, controllersLease} {
 			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 			s.must(client.IgnoreNotFound(kube.Delete(context.Background(), lease)))
 		}
 	})
-	s.awaitServing(p, func() (int, error) { return get(p.probesURL+"/readyz", "") })
-	s.awaitServing(p, func() (int, error) { return get(p.schedulerURL+"/readyz", "") })
-	s.awaitHeld("default", "muster-scheduler")
-	s.awaitHeld("default", "muster-controllers")
+	if !slices.Contains(args, withoutControllers) {
+		s.awaitServing(p, func() (int, error) { return get(p.probesURL+"/readyz", "") })
+		s.awaitHeld("default", controllersLease)
+	}
+	if !slices.Contains(args, withoutScheduler) {
+		s.awaitServing(p, func() (int, error) { return get(p.schedulerURL+"/readyz", "") })
+		s.awaitHeld("default", schedulerLease)
+	}
 	return p
+}
+
+// The flags that leave one half out.
+const (
+	withoutControllers = "--controllers="
+	withoutScheduler   = "--scheduler=false"
+)
+
+// What one half does shows that it runs, what the other would have done that it does not: a gang is
+// bound without its status being kept, or its members are counted without being bound.
+func TestEitherHalfRunsAlone(t *testing.T) {
+	pauseScheduler(t)
+	t.Run("scheduler", func(t *testing.T) {
+		s := newScene(t)
+		p := startDeployed(s, withoutControllers)
+		s.nodes(2, controlplane.NodeShape{})
+		s.group("gang", 2)
+		s.create(s.members("gang", 2, 8)...)
+		s.awaitBound("gang", 2)
+		if holder := s.holder("default", controllersLease); holder != "" {
+			t.Errorf("controllers run: %s holds their lease", holder)
+		}
+		p.signal(syscall.SIGTERM)
+		if code := p.exited(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM, want 0", code)
+		}
+		if group := s.podGroup("gang"); group.Status.Phase != "" {
+			t.Errorf("without controllers the PodGroup has phase %q", group.Status.Phase)
+		}
+	})
+	t.Run("controllers", func(t *testing.T) {
+		s := newScene(t)
+		p := startDeployed(s, withoutScheduler)
+		s.nodes(2, controlplane.NodeShape{})
+		s.group("gang", 2)
+		s.create(s.members("gang", 2, 8)...)
+		s.await("PodGroup gang", func() string {
+			if s.podGroup("gang").Status.Phase == "" {
+				return "has no phase"
+			}
+			return ""
+		})
+		if n := len(s.bound(s.namespace, "gang")); n != 0 {
+			t.Errorf("without a scheduler %d members are bound", n)
+		}
+		if holder := s.holder("default", schedulerLease); holder != "" {
+			t.Errorf("a scheduler runs: %s holds its lease", holder)
+		}
+		p.signal(syscall.SIGTERM)
+		if code := p.exited(); code != 0 {
+			t.Errorf("exit code %d after SIGTERM, want 0", code)
+		}
+	})
+}
+
+func (s *scene) podGroup(name string) *podgroups.PodGroup {
+	s.Helper()
+	group := &podgroups.PodGroup{}
+	s.must(kube.Get(s.ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, group))
+	return group
 }
 
 func TestSIGTERMEndsBothHalvesCleanly(t *testing.T) {
@@ -317,7 +394,7 @@ func TestSIGTERMEndsBothHalvesCleanly(t *testing.T) {
 	if code := p.exited(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
-	for _, lease := range []string{"muster-scheduler", "muster-controllers"} {
+	for _, lease := range []string{schedulerLease, controllersLease} {
 		if holder := s.holder("default", lease); holder != "" {
 			t.Errorf("lease %s is still held by %s: a successor would have to wait for it to expire", lease, holder)
 		}
@@ -326,7 +403,7 @@ func TestSIGTERMEndsBothHalvesCleanly(t *testing.T) {
 
 func TestOneHalfDies(t *testing.T) {
 	pauseScheduler(t)
-	for _, lease := range []string{"muster-scheduler", "muster-controllers"} {
+	for _, lease := range []string{schedulerLease, controllersLease} {
 		t.Run(lease, func(t *testing.T) {
 			s := newScene(t)
 			p := startDeployed(s)
