@@ -36,7 +36,7 @@ func runDemo(ctx context.Context, keep bool) error {
 		shape:     controlplane.NodeShape{Count: demo.Nodes, GPUs: demo.GPUsPerNode},
 	}
 	o.config.Progress = func(step string) { screen.Say("%5.1fs  %s", time.Since(began).Seconds(), step) }
-	screen.Say("A control plane with %d nodes of %d GPUs, racks by label:", demo.Nodes, demo.GPUsPerNode)
+	screen.Say("Starting a control plane with %d nodes of %d GPUs in 4 racks", demo.Nodes, demo.GPUsPerNode)
 	cluster, err := startCluster(ctx, o)
 	if err != nil {
 		return err

@@ -72,10 +72,15 @@ func (c *Cluster) startAPIServer(ctx context.Context, etcdURL string) error {
 	}
 	served = true
 	c.run(ctx, "kube-apiserver", func(ctx context.Context) error { return apiserver.Run(ctx, completed) })
-	return c.await(ctx, "/readyz", func(ctx context.Context) (bool, error) {
+	// A server that is stopped before its start hooks are through ends the process; so a cancelled
+	// start waits for them too.
+	if err := c.await(context.WithoutCancel(ctx), "/readyz", func(ctx context.Context) (bool, error) {
 		_, err := c.client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err == nil, nil
-	})
+	}); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // listen opens the API server's port: the one that the data directory's kubeconfig names, so that
@@ -131,15 +136,21 @@ func (c *Cluster) apiServerOptions(port int, etcdURL string) (*options.ServerRun
 // Stop put them back, so that the next cluster of the process starts from the defaults.
 func (c *Cluster) setFeatureGates() error {
 	gates := utilfeature.DefaultMutableFeatureGate
-	if err := gates.SetFromMap(c.config.FeatureGates); err != nil {
+	// A registry never forgets a setting that it has refused, so a copy is asked first.
+	if err := gates.DeepCopy().SetFromMap(c.config.FeatureGates); err != nil {
 		return fmt.Errorf("featureGates: %w", err)
 	}
-	names := slices.Sorted(maps.Keys(c.config.FeatureGates))
+	names := slices.Collect(maps.Keys(c.config.FeatureGates))
+	if slices.Contains(names, "AllAlpha") || slices.Contains(names, "AllBeta") {
+		for name := range gates.GetAll() {
+			names = append(names, string(name))
+		}
+	}
 	c.onStop(func() {
 		for _, name := range names {
-			// Fails only for a name that SetFromMap has refused.
+			// Fails only for a name that the registry does not know.
 			_ = gates.ResetFeatureValueToDefault(featuregate.Feature(name))
 		}
 	})
-	return nil
+	return gates.SetFromMap(c.config.FeatureGates)
 }

@@ -87,11 +87,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err := c.startAPIServer(ctx, etcdURL); err != nil {
 		return fmt.Errorf("kube-apiserver: %w", err)
 	}
-	if len(c.config.CRDs) > 0 {
-		c.config.progress("installing custom resource definitions")
-		if err := c.InstallCRDs(c.config.CRDs); err != nil {
-			return err
-		}
+	if err := c.installConfiguredCRDs(); err != nil {
+		return err
 	}
 	c.config.progress("starting kube-controller-manager")
 	if err := c.startControllerManager(ctx); err != nil {

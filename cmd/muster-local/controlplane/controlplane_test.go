@@ -468,20 +468,22 @@ func TestDataDirSurvives(t *testing.T) {
 }
 
 func TestNativeGangsAreServed(t *testing.T) {
-	c := start(t, Config{
-		DisableJobSet: true,
-		FeatureGates:  map[string]bool{"GenericWorkload": true},
-		RuntimeConfig: map[string]bool{"scheduling.k8s.io/v1beta1": true},
-		Controllers:   []string{"serviceaccount-controller"},
-	})
-	if _, err := c.Client().SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}); err != nil {
+	groups := func(c *Cluster) error {
+		_, err := c.Client().SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+		return err
+	}
+	minimal := Config{DisableJobSet: true, Controllers: []string{serviceAccountController}}
+	config := minimal
+	config.FeatureGates = map[string]bool{"GenericWorkload": true}
+	config.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true}
+	c := start(t, config)
+	if err := groups(c); err != nil {
 		t.Fatal(err)
 	}
 	c.Stop()
 	// The gate must be off again, or the next cluster of the process would fail to schedule.
-	next := start(t, Config{DisableJobSet: true, Controllers: []string{"serviceaccount-controller"}})
-	if _, err := next.Client().SchedulingV1beta1().PodGroups(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("error %v, want not found", err)
+	if next := start(t, minimal); !apierrors.IsNotFound(groups(next)) {
+		t.Error("the next cluster serves native gangs too")
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -27,15 +26,8 @@ import (
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane/jobset"
 )
 
-// startJobSet installs JobSet's CRD, runs its controllers and points its webhooks at this process.
+// startJobSet runs JobSet's controllers and points its webhooks at this process.
 func (c *Cluster) startJobSet(ctx context.Context) error {
-	crd, err := jobset.CRD()
-	if err != nil {
-		return err
-	}
-	if err := c.InstallCRDs([]*apiextensionsv1.CustomResourceDefinition{crd}); err != nil {
-		return err
-	}
 	port, err := freePort()
 	if err != nil {
 		return err

@@ -25,6 +25,9 @@ const (
 	// patience is for how long nothing may change, with no training under way, before the jobs count
 	// as stuck. Nothing in the simulation takes a tenth of it.
 	patience = 10 * time.Second
+
+	// gatherLimit is how long the controllers may take to create all pods.
+	gatherLimit = time.Minute
 )
 
 // act is one performance: the workloads under one scheduler, in a namespace of their own.
@@ -40,7 +43,8 @@ type act struct {
 	ledger     *ledger
 	rendezvous *rendezvous
 	jobs       []*job
-	mapDue     time.Time
+	mapDue     time.Time // when the map is worth printing, if it is
+	printed    []string  // the map that was printed last
 }
 
 // job is how far a workload has come.
@@ -61,12 +65,15 @@ type outcome struct {
 	wasted  float64
 	wasting int
 
-	// elapsed is the time from the first submission until all jobs were done or, if stuck, until
-	// the demo stopped watching.
+	// elapsed is the time from the release of the first pod until all jobs were done or, if stuck,
+	// until the demo stopped watching.
 	elapsed time.Duration
 	stuck   bool
 
 	completed int
+
+	// holding says which unfinished jobs held nodes at the end, and how many.
+	holding []string
 }
 
 // perform submits the workloads and watches until they are done or stuck.
@@ -80,20 +87,23 @@ func (a *act) perform(ctx context.Context) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	members := map[string]int{}
-	for _, w := range workloads {
-		members[w.name] = w.nodes
-		a.jobs = append(a.jobs, &job{workload: w})
+	if err := a.submit(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.gather(ctx, events); err != nil {
+		return nil, err
 	}
 	a.began = time.Now()
-	a.ledger = newLedger(a.began, members)
-	a.rendezvous = &rendezvous{client: a.kube, namespace: a.namespace, started: map[string]bool{}}
-	for _, w := range workloads {
-		if err := a.client.Create(ctx, w.trainJob(a.namespace)); err != nil {
-			return nil, fmt.Errorf("submit %s: %w", w.name, err)
+	a.ledger.changed = a.began
+	background := make(chan error, 1+len(workloads))
+	order := inTurn(a.ledger, names())
+	go func() {
+		if err := release(ctx, a.kube, a.namespace, order); err != nil {
+			background <- fmt.Errorf("release the pods: %w", err)
 		}
-		a.say(time.Now(), "%s submitted: %d nodes x %d GPUs, trains %s once all its pods run", w.name, w.nodes, GPUsPerNode, w.training)
-	}
+	}()
+	observations := make(chan observation)
+	go a.poll(ctx, observations, background)
 
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -103,23 +113,70 @@ func (a *act) perform(ctx context.Context) (*outcome, error) {
 			return nil, context.Cause(ctx)
 		case err := <-a.failed:
 			return nil, err
+		case err := <-background:
+			return nil, err
 		case event := <-events:
-			if err := a.observe(ctx, event); err != nil {
+			a.observe(ctx, event, background)
+		case seen := <-observations:
+			if err := a.follow(seen); err != nil {
 				return nil, err
 			}
-		case now := <-ticker.C:
+		case <-ticker.C:
+			// News that has arrived comes before the clock: the ledger cannot go back.
+			for pending := true; pending; {
+				select {
+				case event := <-events:
+					a.observe(ctx, event, background)
+				default:
+					pending = false
+				}
+			}
+			now := time.Now()
 			a.ledger.advance(now)
-			done, err := a.follow(ctx, now)
-			if err != nil {
-				return nil, err
-			}
 			a.explain(now)
 			a.draw(now)
-			if done || a.stuck(now) {
+			if done := a.done(); done || a.stuck(now) {
 				return a.end(now, !done), nil
 			}
 		}
 	}
+}
+
+// submit creates the TrainJobs.
+func (a *act) submit(ctx context.Context) error {
+	a.began = time.Now()
+	members := map[string]int{}
+	for _, w := range workloads {
+		members[w.name] = w.nodes
+		a.jobs = append(a.jobs, &job{workload: w})
+		if err := a.client.Create(ctx, w.trainJob(a.namespace)); err != nil {
+			return fmt.Errorf("submit %s: %w", w.name, err)
+		}
+		a.screen.Say("        %s: %d nodes x %d GPUs, trains for %s once all its pods run", a.screen.paint(bold, w.name), w.nodes, GPUsPerNode, w.training)
+	}
+	a.ledger = newLedger(a.began, members)
+	a.rendezvous = &rendezvous{client: a.kube, namespace: a.namespace, started: map[string]bool{}}
+	return nil
+}
+
+// gather waits until all pods of all jobs exist.
+func (a *act) gather(ctx context.Context, events <-chan podEvent) error {
+	limit := time.NewTimer(gatherLimit)
+	defer limit.Stop()
+	for !gathered(a.ledger) {
+		select {
+		case event := <-events:
+			a.observe(ctx, event, nil)
+		case err := <-a.failed:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit.C:
+			return fmt.Errorf("after %s the controllers have made only %d pods", gatherLimit, len(a.ledger.pods))
+		}
+	}
+	a.screen.Say("        all %d pods are created and now released in turn, one of each job", len(a.ledger.pods))
+	return nil
 }
 
 // prepareNamespace makes the act's namespace and waits until pods can be created in it.
@@ -138,10 +195,10 @@ func (a *act) prepareNamespace(ctx context.Context) error {
 }
 
 // observe takes news of a pod into account.
-func (a *act) observe(ctx context.Context, event podEvent) error {
+func (a *act) observe(ctx context.Context, event podEvent, background chan<- error) {
 	if event.gone {
 		a.ledger.remove(event.at, event.uid)
-		return nil
+		return
 	}
 	a.ledger.set(event.at, event.uid, event.pod)
 	for _, j := range a.jobs {
@@ -155,57 +212,84 @@ func (a *act) observe(ctx context.Context, event podEvent) error {
 			j.whole = event.at
 			a.sayWhole(event.at, j)
 		}
-		started, err := a.rendezvous.visit(ctx, a.ledger, j.workload)
-		if err != nil {
-			return err
+		if a.rendezvous.visit(ctx, a.ledger, j.workload, background) {
+			j.trained = event.at
 		}
-		if started {
-			j.trained = time.Now()
+	}
+}
+
+// observation is what the API server said of TrainJobs and PodGroups at a time.
+type observation struct {
+	at        time.Time
+	trainJobs trainer.TrainJobList
+	groups    podgroup.PodGroupList
+}
+
+// poll delivers observations until ctx is done.
+func (a *act) poll(ctx context.Context, observations chan<- observation, failed chan<- error) {
+	for {
+		seen := observation{}
+		if err := errors.Join(
+			a.client.List(ctx, &seen.trainJobs, client.InNamespace(a.namespace)),
+			a.client.List(ctx, &seen.groups, client.InNamespace(a.namespace)),
+		); err != nil {
+			if ctx.Err() == nil {
+				failed <- err
+			}
+			return
+		}
+		seen.at = time.Now()
+		select {
+		case observations <- seen:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(tick):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow takes an observation into account.
+func (a *act) follow(seen observation) error {
+	for _, j := range a.jobs {
+		for i := range seen.trainJobs.Items {
+			if seen.trainJobs.Items[i].Name != j.name {
+				continue
+			}
+			conditions := seen.trainJobs.Items[i].Status.Conditions
+			if failure := meta.FindStatusCondition(conditions, trainer.TrainJobFailed); failure != nil && failure.Status == metav1.ConditionTrue {
+				return fmt.Errorf("TrainJob %s failed: %s", j.name, failure.Message)
+			}
+			if j.completed.IsZero() && meta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
+				j.completed = seen.at
+				a.say(seen.at, "%s is done", a.screen.paint(bold, j.name))
+				a.mapDue = seen.at.Add(tick)
+			}
+		}
+		j.refusal = ""
+		for i := range seen.groups.Items {
+			if seen.groups.Items[i].Name != j.name {
+				continue
+			}
+			if refused := meta.FindStatusCondition(seen.groups.Items[i].Status.Conditions, podgroup.ConditionUnschedulable); refused != nil && refused.Status == metav1.ConditionTrue {
+				j.refusal = refused.Message
+			}
 		}
 	}
 	return nil
 }
 
-// follow reads the TrainJobs and the PodGroups, and says whether all TrainJobs are complete.
-func (a *act) follow(ctx context.Context, now time.Time) (bool, error) {
-	trainJobs := &trainer.TrainJobList{}
-	groups := &podgroup.PodGroupList{}
-	if err := errors.Join(
-		a.client.List(ctx, trainJobs, client.InNamespace(a.namespace)),
-		a.client.List(ctx, groups, client.InNamespace(a.namespace)),
-	); err != nil {
-		return false, err
-	}
-	done := 0
+// done is true when all TrainJobs are complete.
+func (a *act) done() bool {
 	for _, j := range a.jobs {
-		for i := range trainJobs.Items {
-			if trainJobs.Items[i].Name != j.name {
-				continue
-			}
-			conditions := trainJobs.Items[i].Status.Conditions
-			if failure := meta.FindStatusCondition(conditions, trainer.TrainJobFailed); failure != nil && failure.Status == metav1.ConditionTrue {
-				return false, fmt.Errorf("TrainJob %s failed: %s", j.name, failure.Message)
-			}
-			if j.completed.IsZero() && meta.IsStatusConditionTrue(conditions, trainer.TrainJobComplete) {
-				j.completed = now
-				a.say(now, "%s is done", j.name)
-				a.mapDue = now.Add(tick)
-			}
-		}
-		j.refusal = ""
-		for i := range groups.Items {
-			if groups.Items[i].Name != j.name {
-				continue
-			}
-			if refused := meta.FindStatusCondition(groups.Items[i].Status.Conditions, podgroup.ConditionUnschedulable); refused != nil && refused.Status == metav1.ConditionTrue {
-				j.refusal = refused.Message
-			}
-		}
-		if !j.completed.IsZero() {
-			done++
+		if j.completed.IsZero() {
+			return false
 		}
 	}
-	return done == len(a.jobs), nil
+	return true
 }
 
 // training is true while a job has all its pods and has not finished.
@@ -227,12 +311,14 @@ func (a *act) end(now time.Time, stuck bool) *outcome {
 	for _, j := range a.jobs {
 		if !j.completed.IsZero() {
 			o.completed++
+		} else if bound := a.ledger.bound(j.name); bound > 0 && bound < j.nodes {
+			o.holding = append(o.holding, fmt.Sprintf("%s %d of its %d nodes", j.name, bound, j.nodes))
 		}
 	}
 	a.screen.show(nil)
 	if stuck {
 		a.say(now, "%s", a.screen.paint(red, fmt.Sprintf("stuck: for %s no pod has moved, and no job can", patience)))
-		a.screen.lines(indent(a.drawMap())...)
+		a.printMap()
 	}
 	return o
 }

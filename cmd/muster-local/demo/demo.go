@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
 	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
@@ -42,6 +41,9 @@ func Run(ctx context.Context, cluster *controlplane.Cluster, screen *Screen, mus
 	if err != nil {
 		return err
 	}
+	screen.Say("")
+	screen.Say("On the maps a letter is a GPU of the job with that initial, in lower case while the job lacks")
+	screen.Say("pods and cannot run; %s is a free GPU.", freeGPU)
 	perform := func(title, namespace string, start Scheduler) (*outcome, error) {
 		screen.Say("")
 		screen.Say("%s", screen.paint(bold, title))

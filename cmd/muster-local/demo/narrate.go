@@ -2,12 +2,13 @@ package demo
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
 // settled is for how long a job must have held only a part of its nodes before that is worth a line:
 // even a commit of a whole gang takes its moment.
-const settled = time.Second
+const settled = 2 * time.Second
 
 // say writes a line with the time since the act began.
 func (a *act) say(now time.Time, format string, args ...any) {
@@ -17,7 +18,7 @@ func (a *act) say(now time.Time, format string, args ...any) {
 func (a *act) sayWhole(now time.Time, j *job) {
 	took := j.whole.Sub(j.firstBound)
 	if took < settled {
-		a.say(now, "%s is admitted whole: %d pods bound within %d ms", a.screen.paint(bold, j.name), j.nodes, took.Milliseconds())
+		a.say(now, "%s is whole: its %d pods were bound within %d ms", a.screen.paint(bold, j.name), j.nodes, took.Milliseconds())
 	} else {
 		a.say(now, "%s is whole at last: its %d pods were bound over %.1f s", a.screen.paint(bold, j.name), j.nodes, took.Seconds())
 	}
@@ -58,7 +59,16 @@ func (a *act) draw(now time.Time) {
 	}
 	if !a.mapDue.IsZero() && now.After(a.mapDue) {
 		a.mapDue = time.Time{}
-		a.screen.lines(indent(a.drawMap())...)
+		a.printMap()
+	}
+}
+
+// printMap prints the map unless it is the one that was printed last.
+func (a *act) printMap() {
+	lines := indent(a.drawMap())
+	if !slices.Equal(lines, a.printed) {
+		a.screen.lines(lines...)
+		a.printed = lines
 	}
 }
 

@@ -39,25 +39,32 @@ func meeting(l *ledger, job string) []string {
 }
 
 // visit starts the training of a job if its pods have met and it has not started yet, and says whether
-// it did.
-func (r *rendezvous) visit(ctx context.Context, l *ledger, w workload) (bool, error) {
+// it does. Errors of the start arrive on failed.
+func (r *rendezvous) visit(ctx context.Context, l *ledger, w workload, failed chan<- error) bool {
 	pods := meeting(l, w.name)
 	if r.started[w.name] || pods == nil {
-		return false, nil
+		return false
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, controlplane.RunSecondsAnnotation, seconds(w.training))
+	r.started[w.name] = true
+	go func() {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, controlplane.RunSecondsAnnotation, seconds(w.training))
+		if err := patchPods(ctx, r.client, r.namespace, pods, patch); err != nil {
+			failed <- fmt.Errorf("start the training of %s: %w", w.name, err)
+		}
+	}()
+	return true
+}
+
+// patchPods applies a merge patch to pods, in no order.
+func patchPods(ctx context.Context, client kubernetes.Interface, namespace string, names []string, patch []byte) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, name := range pods {
+	for _, name := range names {
 		group.Go(func() error {
-			_, err := r.client.CoreV1().Pods(r.namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 			return err
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return false, fmt.Errorf("start the training of %s: %w", w.name, err)
-	}
-	r.started[w.name] = true
-	return true, nil
+	return group.Wait()
 }
 
 // seconds renders a duration the way controlplane.RunSecondsAnnotation wants it.

@@ -1,13 +1,16 @@
 package demo
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
@@ -22,14 +25,8 @@ func TestRendezvous(t *testing.T) {
 	r := &rendezvous{client: client, namespace: "demo", started: map[string]bool{}}
 	l := newLedger(at(0), map[string]int{"atlas": 3})
 	w := workload{name: "atlas", nodes: 3, training: 2500 * time.Millisecond}
-	visit := func() bool {
-		t.Helper()
-		started, err := r.visit(t.Context(), l, w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return started
-	}
+	failed := make(chan error, 1)
+	visit := func() bool { return r.visit(t.Context(), l, w, failed) }
 	run := func(i int, running bool) {
 		l.set(at(1), fmt.Sprint(i), podState{name: fmt.Sprintf("atlas-%d", i), job: "atlas", node: "n", running: running})
 	}
@@ -50,14 +47,21 @@ func TestRendezvous(t *testing.T) {
 	if visit() {
 		t.Error("the training started twice")
 	}
-	for i := range 3 {
-		pod, err := client.CoreV1().Pods("demo").Get(t.Context(), fmt.Sprintf("atlas-%d", i), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		for i := range 3 {
+			pod, err := client.CoreV1().Pods("demo").Get(ctx, fmt.Sprintf("atlas-%d", i), metav1.GetOptions{})
+			if err != nil || pod.Annotations[controlplane.RunSecondsAnnotation] != "2.5" {
+				return false, err
+			}
 		}
-		if got := pod.Annotations[controlplane.RunSecondsAnnotation]; got != "2.5" {
-			t.Errorf("%s runs for %q seconds, want 2.5", pod.Name, got)
-		}
+		return true, nil
+	}); err != nil {
+		t.Errorf("not all pods were told to run for 2.5 seconds: %v", err)
+	}
+	select {
+	case err := <-failed:
+		t.Error(err)
+	default:
 	}
 }
 
@@ -65,11 +69,12 @@ func TestRendezvousReportsFailure(t *testing.T) {
 	r := &rendezvous{client: fake.NewClientset(), namespace: "demo", started: map[string]bool{}}
 	l := newLedger(at(0), map[string]int{"atlas": 1})
 	l.set(at(0), "0", podState{name: "gone", job: "atlas", node: "n", running: true})
-	if started, err := r.visit(t.Context(), l, workload{name: "atlas", nodes: 1}); started || err == nil {
-		t.Errorf("started %v, error %v, want an error: the pod does not exist", started, err)
+	failed := make(chan error, 1)
+	if !r.visit(t.Context(), l, workload{name: "atlas", nodes: 1}, failed) {
+		t.Fatal("the training does not start")
 	}
-	if r.started["atlas"] {
-		t.Error("a failed start must be tried again")
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "atlas") {
+		t.Errorf("error %v, want one that names the job: its pod does not exist", err)
 	}
 }
 

@@ -18,6 +18,11 @@ func summarize(muster, standard *outcome) []string {
 	row("time until all jobs are done", elapsedText)
 	row("jobs done", func(o *outcome) string { return fmt.Sprintf("%d of %d", o.completed, len(workloads)) })
 	_ = table.Flush() // a strings.Builder does not fail
+	for _, o := range []*outcome{muster, standard} {
+		if o.stuck && len(o.holding) > 0 {
+			fmt.Fprintf(out, "\nStuck, each holding what the others need: %s.\n", strings.Join(o.holding, ", "))
+		}
+	}
 	return strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
 }
 

@@ -22,6 +22,11 @@ const (
 	Topology    = "rack=4"
 )
 
+// releaseGate holds the pods of all jobs until all are there, so that both schedulers see them arrive in the
+// same order: one pod of each job in turn. That is what many jobs at a busy API server look like, and
+// unlike there, it does not depend on the speed of the machine.
+const releaseGate = "muster.dev/release"
+
 // runtimeName is the training runtime that all jobs use.
 const runtimeName = "torch-distributed"
 
@@ -38,6 +43,15 @@ var workloads = []workload{
 	{name: "atlas", nodes: 12, training: 8 * time.Second},
 	{name: "birch", nodes: 4, training: 13 * time.Second},
 	{name: "cedar", nodes: 12, training: 8 * time.Second},
+}
+
+// names returns the names of all workloads in their order.
+func names() []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
+	}
+	return names
 }
 
 // letter stands for the job on the map.
@@ -87,8 +101,9 @@ func trainingRuntime() *trainer.ClusterTrainingRuntime {
 					Template: batchv1.JobTemplateSpec{
 						ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{trainer.AncestorLabel: trainer.AncestorTrainer}},
 						Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-							RestartPolicy: corev1.RestartPolicyNever,
-							Containers:    []corev1.Container{{Name: trainer.NodeContainer, Image: "trainer"}},
+							RestartPolicy:   corev1.RestartPolicyNever,
+							SchedulingGates: []corev1.PodSchedulingGate{{Name: releaseGate}},
+							Containers:      []corev1.Container{{Name: trainer.NodeContainer, Image: "trainer"}},
 						}}},
 					},
 				}}},

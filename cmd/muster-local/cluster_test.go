@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/muster-sched/muster/manifests"
+	"sigs.k8s.io/yaml"
+)
+
+func TestFlagsAreValidated(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		err  string
+	}{
+		"nodes":                {args: []string{"--nodes=-1"}, err: "--nodes"},
+		"GPUs":                 {args: []string{"--gpus-per-node=-1"}, err: "--gpus-per-node"},
+		"topology":             {args: []string{"--topology=cupboard=2"}, err: `--topology: topology: level "cupboard"`},
+		"more racks than node": {args: []string{"--nodes=2"}, err: "4 domains are more than the 2 nodes"},
+		"scheduler":            {args: []string{"--scheduler=best"}, err: `--scheduler: "best" is not one of muster, default, none`},
+		"native gangs":         {args: []string{"--feature-gates=GenericWorkload=true"}, err: "runtimeConfig scheduling.k8s.io/v1beta1=true"},
+		"feature gate":         {args: []string{"--feature-gates=GenericWorkload=perhaps"}, err: "feature-gates"},
+		"argument":             {args: []string{"now"}, err: `unknown command "now"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := newCommand()
+			cmd.SetArgs(append([]string{"up"}, test.args...))
+			if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("error %v, want one with %q", err, test.err)
+			}
+		})
+	}
+}
+
+func TestServeDefaultName(t *testing.T) {
+	content, err := manifests.SchedulerConfig(serveDefaultName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Profiles []struct {
+			SchedulerName string
+			Plugins       any
+		}
+	}
+	if err := yaml.Unmarshal(content, &config); err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Profiles) != 2 || config.Profiles[0].SchedulerName != "muster-scheduler" || config.Profiles[1].SchedulerName != "default-scheduler" {
+		t.Fatalf("profiles %+v", config.Profiles)
+	}
+	if config.Profiles[1].Plugins == nil {
+		t.Error("the second profile lacks the plugins")
+	}
+}
