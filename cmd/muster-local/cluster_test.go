@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/muster-sched/muster/manifests"
 	"sigs.k8s.io/yaml"
+
+	"github.com/muster-sched/muster/manifests"
 )
 
 func TestFlagsAreValidated(t *testing.T) {
@@ -16,7 +17,7 @@ func TestFlagsAreValidated(t *testing.T) {
 		"nodes":                {args: []string{"--nodes=-1"}, err: "--nodes"},
 		"GPUs":                 {args: []string{"--gpus-per-node=-1"}, err: "--gpus-per-node"},
 		"topology":             {args: []string{"--topology=cupboard=2"}, err: `--topology: topology: level "cupboard"`},
-		"more racks than node": {args: []string{"--nodes=2"}, err: "4 domains are more than the 2 nodes"},
+		"more racks than node": {args: []string{"--nodes=2", "--topology=rack=4"}, err: "4 domains are more than the 2 nodes"},
 		"scheduler":            {args: []string{"--scheduler=best"}, err: `--scheduler: "best" is not one of muster, default, none`},
 		"native gangs":         {args: []string{"--feature-gates=GenericWorkload=true"}, err: "runtimeConfig scheduling.k8s.io/v1beta1=true"},
 		"feature gate":         {args: []string{"--feature-gates=GenericWorkload=perhaps"}, err: "feature-gates"},
@@ -29,6 +30,14 @@ func TestFlagsAreValidated(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, test.err)
 			}
 		})
+	}
+}
+
+func TestDefaultTopology(t *testing.T) {
+	for nodes, want := range map[int]string{0: "zone=1,rack=1", 1: "zone=1,rack=1", 3: "zone=1,rack=3", 4: "zone=1,rack=4", 100: "zone=1,rack=4"} {
+		if got := defaultTopology(nodes); got != want {
+			t.Errorf("%d nodes: %s, want %s", nodes, got, want)
+		}
 	}
 }
 

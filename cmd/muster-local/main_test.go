@@ -109,7 +109,7 @@ func nodes(ctx context.Context, kubeconfig string) (int, error) {
 }
 
 func TestUpSideBySide(t *testing.T) {
-	first := command(t, "up", "--nodes=2", "--topology=rack=2")
+	first := command(t, "up", "--nodes=2")
 	second := command(t, "up", "--nodes=3", "--topology=", "--scheduler=none")
 	for _, up := range []struct {
 		*process
@@ -135,7 +135,7 @@ func TestUpSideBySide(t *testing.T) {
 }
 
 func TestInterruptedStart(t *testing.T) {
-	p := command(t, "up", "--nodes=0", "--topology=")
+	p := command(t, "up", "--nodes=0")
 	lines := bufio.NewScanner(p.stdout)
 	for lines.Scan() && !strings.Contains(lines.Text(), "kube-apiserver") {
 	}

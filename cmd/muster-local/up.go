@@ -28,7 +28,12 @@ A simulated pod runs until it is deleted, or for as long as its annotation
 
   # a cluster whose objects are still there the next time
   muster-local up --data-dir ~/.muster-local`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), cmd, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("topology") {
+				o.topology = defaultTopology(o.shape.Count)
+			}
+			return up(cmd.Context(), cmd, o)
+		},
 	}
 	addFlags(cmd, o)
 	return cmd
@@ -38,12 +43,17 @@ func addFlags(cmd *cobra.Command, o *options) {
 	fs := cmd.Flags()
 	fs.IntVar(&o.shape.Count, "nodes", 16, "Simulated nodes. A --data-dir that has nodes keeps those.")
 	fs.IntVar(&o.shape.GPUs, "gpus-per-node", 8, "GPUs of each node.")
-	fs.StringVar(&o.topology, "topology", "zone=1,rack=4", "Levels of the network, outermost first, and the number of domains of each: region, zone, block, rack or a label key.")
+	fs.StringVar(&o.topology, "topology", defaultTopology(16), "Levels of the network, outermost first, and the number of domains of each: region, zone, block, rack or a label key.")
 	fs.StringVar(&o.config.DataDir, "data-dir", "", "Directory that keeps the cluster's state. Empty means a temporary one.")
 	fs.StringVar(&o.config.LogFile, "log-file", "", "File that the components log to. Empty means one in the data directory.")
 	fs.StringVar(&o.scheduler, "scheduler", schedulerMuster, "muster, default or none.")
 	fs.Var(cliflag.NewMapStringBool(&o.config.FeatureGates), "feature-gates", "Kubernetes feature gates, for example GenericWorkload=true.")
 	fs.Var(cliflag.NewMapStringBool(&o.config.RuntimeConfig), "runtime-config", "API versions to turn on or off, for example scheduling.k8s.io/v1beta1=true.")
+}
+
+// defaultTopology is one zone of four racks, or of fewer if there are not as many nodes.
+func defaultTopology(nodes int) string {
+	return fmt.Sprintf("zone=1,rack=%d", max(1, min(4, nodes)))
 }
 
 func up(ctx context.Context, cmd *cobra.Command, o *options) error {

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"errors"
 	"flag"
 	"os"
 	"sync"
@@ -32,18 +33,26 @@ func redirectLogs(name string) (*logSink, error) {
 		return nil, err
 	}
 	sink := &logSink{name: name, file: file}
-	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	for name, value := range map[string]string{"logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL"} {
-		if err := flags.Set(name, value); err != nil {
-			_ = file.Close()
-			return nil, err
-		}
+	if err := klogToOutput(); err != nil {
+		_ = file.Close()
+		return nil, err
 	}
 	klog.SetOutput(sink)
 	ctrllog.SetLogger(klog.Background())
 	return sink, nil
 }
+
+// klogToOutput makes klog write to what SetOutput names instead of standard error. It does so once:
+// the flags are not safe to change while something logs.
+var klogToOutput = sync.OnceValue(func() error {
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	return errors.Join(
+		flags.Set("logtostderr", "false"),
+		flags.Set("alsologtostderr", "false"),
+		flags.Set("stderrthreshold", "FATAL"),
+	)
+})
 
 func (s *logSink) Write(p []byte) (int, error) {
 	s.mu.Lock()

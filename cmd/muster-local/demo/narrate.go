@@ -57,7 +57,9 @@ func (a *act) draw(now time.Time) {
 		a.screen.show(a.panel(now))
 		return
 	}
-	if !a.mapDue.IsZero() && now.After(a.mapDue) {
+	// A picture of a commit that is under way would show what lasts for milliseconds.
+	quiet := a.ledger.wasting() == 0 || now.Sub(a.ledger.changed) > 2*tick
+	if !a.mapDue.IsZero() && now.After(a.mapDue) && quiet {
 		a.mapDue = time.Time{}
 		a.printMap()
 	}
