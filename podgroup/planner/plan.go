@@ -32,15 +32,17 @@ type pick struct {
 // the question needs an exact answer; arithmetic alone would have let the gang in.
 func (c *Cluster) Plan(d *Demand, v Verifier) (*Plan, *Explanation, error) {
 	learned := newLearned(len(d.Classes))
-	if short := c.minResourcesShort(d); len(short) > 0 {
-		e := c.explain(d, learned)
-		e.MinResources, e.Fragmented = short, nil
-		return nil, e, nil
-	}
-	for range maxRounds {
+	for round := range maxRounds {
 		nodes := c.placeMost(d, learned)
 		if nodes == nil {
 			return nil, c.explain(d, learned), nil
+		}
+		if round == 0 {
+			if short := c.minResourcesShort(d); len(short) > 0 {
+				e := c.explain(d, learned)
+				e.MinResources, e.Fragmented = short, nil
+				return nil, e, nil
+			}
 		}
 		if v == nil {
 			return c.plan(nodes, d), nil, nil

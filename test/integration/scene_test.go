@@ -57,26 +57,24 @@ func (s *scene) newNamespace() string {
 func (s *scene) empty(namespace string) {
 	ctx := context.Background()
 	s.must(client.IgnoreNotFound(kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})))
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	s.must(wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		if err := kube.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(0)); err != nil {
+			return false, err
+		}
 		pods := &corev1.PodList{}
 		if err := kube.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 			return false, err
 		}
 		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if len(pod.Finalizers) > 0 {
+			if pod := &pods.Items[i]; len(pod.Finalizers) > 0 {
 				pod.Finalizers = nil
 				if err := client.IgnoreNotFound(kube.Update(ctx, pod)); err != nil && !apierrors.IsConflict(err) {
 					return false, err
 				}
 			}
-			if err := kube.Delete(ctx, pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-				return false, err
-			}
 		}
 		return len(pods.Items) == 0, nil
-	})
-	s.must(err)
+	}))
 }
 
 func (s *scene) removeNodes() {
