@@ -2,6 +2,7 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -48,6 +49,8 @@ type cluster struct {
 	writes []string
 	// fail, if set, is asked about each write, as "VERB KIND".
 	fail func(write string) error
+	// stale, if set, is what reads of the TrainJob return, as from a cache that lags behind.
+	stale *v1alpha1.TrainJob
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -77,6 +80,13 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithIndex(&podgroup.PodGroup{}, coscheduling.OwnerIndex, coscheduling.IndexOwner).
 		WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if job, ok := object.(*v1alpha1.TrainJob); ok && c.stale != nil {
+					c.stale.DeepCopyInto(job)
+					return nil
+				}
+				return w.Get(ctx, key, object, opts...)
+			},
 			Apply: func(ctx context.Context, w client.WithWatch, object apiruntime.ApplyConfiguration, opts ...client.ApplyOption) error {
 				if err := write("apply", object); err != nil {
 					return err
@@ -549,14 +559,46 @@ func TestReconcileStaleReadDoesNotRevive(t *testing.T) {
 	stale := c.job()
 	c.setJobSetStatus(terminal(jobsetv1alpha2.JobSetCompleted))
 	c.settle()
-	// A cache that lags behind shows the TrainJob without its condition.
-	before := stale.DeepCopy()
-	stale.Status.JobsStatus = []v1alpha1.JobStatus{{Name: "node"}}
-	err := c.Status().Patch(context.Background(), stale, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	if !apierrors.IsConflict(err) {
-		t.Fatalf("patch from a stale read: %v, want a conflict", err)
+	// The cache still shows the TrainJob without its end, and the JobSet is gone already.
+	if err := c.Delete(context.Background(), c.jobSet()); err != nil {
+		t.Fatal(err)
 	}
+	c.stale = stale
+	c.stale.Spec.Suspend = ptr.To(true)
+	_, err := c.reconcile()
+	if !apierrors.IsConflict(err) {
+		t.Fatalf("reconciling a stale TrainJob: %v, want a conflict", err)
+	}
+	c.stale = nil
 	c.wantCondition(v1alpha1.TrainJobComplete, metav1.ConditionTrue, "AllJobsCompleted", "")
+	// What the stale read made is removed again.
+	c.settle()
+	if c.jobSet() != nil || c.podGroups() != nil {
+		t.Errorf("children after the end: %v, %v", c.jobSet(), c.podGroups())
+	}
+}
+
+func TestEndIsNotOverruledByJobSet(t *testing.T) {
+	c := newCluster(t, trainJob(func(j *v1alpha1.TrainJob) { j.Spec.ActiveDeadlineSeconds = 60 }), gangRuntime(t))
+	c.settle()
+	c.clock.SetTime(start.Add(time.Hour))
+	c.fail = func(write string) error {
+		if write == "delete JobSet" {
+			return errors.New("API server away")
+		}
+		return nil
+	}
+	if _, err := c.reconcile(); err == nil {
+		t.Fatal("a failed deletion is no error")
+	}
+	// The JobSet succeeds, too late, before its deletion is tried again.
+	c.setJobSetStatus(terminal(jobsetv1alpha2.JobSetCompleted))
+	c.fail = nil
+	c.settle()
+	c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, "DeadlineExceeded", "")
+	if got := c.condition(v1alpha1.TrainJobComplete); got != nil {
+		t.Errorf("the TrainJob is complete as well: %+v", got)
+	}
 }
 
 func TestReconcileDeadline(t *testing.T) {
