@@ -1,0 +1,172 @@
+package trainer
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+)
+
+func TestReconcileRefusals(t *testing.T) {
+	cases := map[string]struct {
+		job     func(*v1alpha1.TrainJob)
+		runtime func(*v1alpha1.ClusterTrainingRuntime)
+		reason  string
+		message string
+	}{
+		"another kind of runtime": {
+			job:    func(j *v1alpha1.TrainJob) { j.Spec.RuntimeRef.Kind = ptr.To("Recipe") },
+			reason: "TrainingRuntimeNotSupported", message: "unsupported runtime: Recipe.trainer.kubeflow.org",
+		},
+		"another group of runtime": {
+			job:    func(j *v1alpha1.TrainJob) { j.Spec.RuntimeRef.APIGroup = ptr.To("example.com") },
+			reason: "TrainingRuntimeNotSupported", message: "unsupported runtime: ClusterTrainingRuntime.example.com",
+		},
+		"MPI": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{MPI: &v1alpha1.MPIMLPolicySource{}}
+			},
+			reason: "TrainingRuntimeNotSupported", message: "ClusterTrainingRuntime torch-distributed-gang: spec.mlPolicy.mpi: ",
+		},
+		"JAX": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{JAX: &v1alpha1.JAXMLPolicySource{}}
+			},
+			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.jax: ",
+		},
+		"XGBoost": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{XGBoost: &v1alpha1.XGBoostMLPolicySource{}}
+			},
+			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.xgboost: ",
+		},
+		"Flux": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{Flux: &v1alpha1.FluxMLPolicySource{}}
+			},
+			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.flux: ",
+		},
+		"Volcano, beside coscheduling too": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.PodGroupPolicy.Volcano = &v1alpha1.VolcanoPodGroupPolicySource{}
+			},
+			reason: "TrainingRuntimeNotSupported", message: "spec.podGroupPolicy.volcano: ",
+		},
+		"no nodes": {
+			job:    func(j *v1alpha1.TrainJob) { j.Spec.Trainer.NumNodes = ptr.To[int32](0) },
+			reason: "Invalid", message: "spec.trainer.numNodes: Invalid value: 0: must be at least 1",
+		},
+		"a reserved variable": {
+			job: func(j *v1alpha1.TrainJob) {
+				j.Spec.Trainer.Env = []corev1.EnvVar{{Name: "A"}, {Name: "PET_NNODES"}}
+			},
+			reason: "Invalid", message: "spec.trainer.env[1].name: ",
+		},
+		"a negative timeout": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
+				r.Spec.PodGroupPolicy.Coscheduling.ScheduleTimeoutSeconds = ptr.To[int32](-1)
+			},
+			reason: "Invalid", message: "ClusterTrainingRuntime torch-distributed-gang: spec.podGroupPolicy.coscheduling.scheduleTimeoutSeconds: ",
+		},
+		"an initializer that the runtime lacks": {
+			job: func(j *v1alpha1.TrainJob) {
+				j.Spec.Initializer = &v1alpha1.Initializer{Dataset: &v1alpha1.DatasetInitializer{}}
+			},
+			reason: "Invalid", message: "spec.initializer.dataset: ",
+		},
+		"a patch for a job that the runtime lacks": {
+			job: func(j *v1alpha1.TrainJob) {
+				j.Spec.RuntimePatches = []v1alpha1.RuntimePatch{{
+					Manager: "example.com/m",
+					TrainingRuntimeSpec: &v1alpha1.TrainingRuntimeSpecPatch{Template: &v1alpha1.JobSetTemplatePatch{
+						Spec: &v1alpha1.JobSetSpecPatch{ReplicatedJobs: []v1alpha1.ReplicatedJobPatch{{Name: "nodes"}}},
+					}},
+				}}
+			},
+			reason: "Invalid", message: "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].name: ",
+		},
+		"a runtime without jobs": {
+			runtime: func(r *v1alpha1.ClusterTrainingRuntime) { r.Spec.Template.Spec.ReplicatedJobs = nil },
+			reason:  "Invalid", message: "spec.template.spec.replicatedJobs: Required value",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			job, runtime := trainJob(), gangRuntime(t)
+			if tc.job != nil {
+				tc.job(job)
+			}
+			if tc.runtime != nil {
+				tc.runtime(runtime)
+			}
+			c := newCluster(t, job, runtime)
+			c.settle()
+			c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, tc.reason, tc.message)
+			if c.jobSet() != nil || c.podGroups() != nil {
+				t.Error("a refused TrainJob has children")
+			}
+			if event := c.nextEvent(); !strings.Contains(event, "Warning "+tc.reason) {
+				t.Errorf("event = %q", event)
+			}
+			if event := c.nextEvent(); event != "" {
+				t.Errorf("a second event: %q", event)
+			}
+		})
+	}
+}
+
+func TestReconcileNeverTakesOthersObjects(t *testing.T) {
+	other := metav1.ObjectMeta{Namespace: "research", Name: "llm", Labels: map[string]string{"theirs": "yes"}}
+	for name, object := range map[string]client.Object{
+		"JobSet":   &jobsetv1alpha2.JobSet{ObjectMeta: other},
+		"PodGroup": &podgroup.PodGroup{ObjectMeta: other},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, trainJob(), gangRuntime(t), object)
+			_, err := c.reconcile()
+			if err == nil || !strings.Contains(err.Error(), name+" research/llm exists and does not belong to this TrainJob") {
+				t.Fatalf("error = %v", err)
+			}
+			if !c.get(object) || len(object.GetOwnerReferences()) != 0 {
+				t.Errorf("the object was taken: %v", object.GetOwnerReferences())
+			}
+			if event := c.nextEvent(); !strings.Contains(event, "does not belong") {
+				t.Errorf("event = %q", event)
+			}
+		})
+	}
+}
+
+func TestReconcileRefusedByAPIServer(t *testing.T) {
+	c := newCluster(t, trainJob(), gangRuntime(t))
+	c.fail = func(write string) error {
+		if write == "apply JobSet" {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "JobSet"}, "llm", nil)
+		}
+		return nil
+	}
+	c.settle()
+	c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, "Invalid", `JobSet "llm" is invalid`)
+	if got := c.podGroups(); got != nil {
+		t.Errorf("PodGroups = %v", got)
+	}
+}
+
+func TestNote(t *testing.T) {
+	if got := note("short"); got != "short" {
+		t.Errorf("note = %q", got)
+	}
+	long := note(strings.Repeat("é", 2000))
+	if len(long) > 1024 || !strings.HasSuffix(long, "...") || strings.ContainsRune(long, '\uFFFD') {
+		t.Errorf("note of a long text: %d bytes", len(long))
+	}
+}
