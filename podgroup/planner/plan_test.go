@@ -230,15 +230,15 @@ func TestPlanGivesUpAtOnceWhenAClassIsRefusedEverywhere(t *testing.T) {
 }
 
 // contrary refuses every plan, by one node at a time.
-type contrary struct{ next NodeID }
+type contrary struct{}
 
-func (v *contrary) Verify(_ *Demand, nodes []NodeID) ([]Limit, error) {
+func (contrary) Verify(_ *Demand, nodes []NodeID) ([]Limit, error) {
 	return []Limit{{Class: 0, Node: nodes[0], Max: 0, Cause: "never"}}, nil
 }
 
 func TestPlanIsBounded(t *testing.T) {
 	c := testCluster(t, nil, racks("r", 10, 10)...)
-	if e := mustRefuse(t, c, gang(c, 8), &contrary{}); !e.Undecided {
+	if e := mustRefuse(t, c, gang(c, 8), contrary{}); !e.Undecided {
 		t.Errorf("decided on %d nodes after %d rounds", e.Nodes, maxRounds)
 	}
 }

@@ -9,10 +9,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
+	"github.com/muster-sched/muster/manifests"
 	podgroups "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -218,4 +221,29 @@ func TestExplanationNamesWhatIsShortAndWhatIsInTheWay(t *testing.T) {
 
 func node(name string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// A mistake in the plugin's arguments ends the process at its start, and is named.
+func TestWrongPluginArgumentsAreAStartUpError(t *testing.T) {
+	s := newScene(t)
+	scheduler.Stop()
+	s.Cleanup(s.restartScheduler)
+	for args, want := range map[string]string{
+		`{"permitWaitingSeconds": 5}`:                       `unknown field "permitWaitingSeconds"`,
+		`{"permitWaitingTimeSeconds": 0}`:                   "permitWaitingTimeSeconds: Invalid value: 0",
+		`{"topologyLevels": ["example.com/rack", "a b"]}`:   "topologyLevels[1]: Invalid value",
+		`{"topologyLevels": "topology.kubernetes.io/zone"}`: "topologyLevels",
+	} {
+		config, err := manifests.SchedulerConfig(func(c *configv1.KubeSchedulerConfiguration) {
+			c.Profiles[0].PluginConfig = []configv1.PluginConfig{{Name: "Coscheduling", Args: runtime.RawExtension{Raw: []byte(args)}}}
+		})
+		s.must(err)
+		started, err := cluster.StartScheduler(s.ctx, controlplane.SchedulerConfig{Configuration: config})
+		if err == nil {
+			started.Stop()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Coscheduling") {
+			t.Errorf("%s: error %v, want one that names the plugin and contains %q", args, err, want)
+		}
+	}
 }

@@ -113,13 +113,7 @@ func TestSchedulerKilledBetweenBinds(t *testing.T) {
 	const size = 24
 	s := newScene(t)
 	scheduler.Stop()
-	t.Cleanup(func() {
-		var err error
-		scheduler, err = startScheduler(context.Background())
-		if err != nil {
-			s.T.Error(err)
-		}
-	})
+	s.Cleanup(s.restartScheduler)
 	s.nodes(size/8, controlplane.NodeShape{})
 	s.group("gang", size)
 	s.createAtOnce(asObjects(s.members("gang", size, 1))...)
@@ -141,6 +135,13 @@ func TestSchedulerKilledBetweenBinds(t *testing.T) {
 
 	defer s.runScheduler(1000)()
 	s.awaitBound("gang", size)
+}
+
+// restartScheduler starts the shared scheduler again after a test that had to do without it.
+func (s *scene) restartScheduler() {
+	var err error
+	scheduler, err = startScheduler(context.Background())
+	s.must(err)
 }
 
 // runScheduler runs a bare scheduler as a process of its own, and returns what kills it.

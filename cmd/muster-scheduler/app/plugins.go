@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/muster-sched/muster/plugins/coscheduling"
 )
@@ -28,6 +30,44 @@ func warnIfUnused(logger klog.Logger, profiles []schedconfig.KubeSchedulerProfil
 		}
 	}
 	logger.Info("No scheduler profile enables the plugin, so gangs are scheduled as single pods", "plugin", coscheduling.Name)
+}
+
+// warnIfPreempting names the profiles in which the plugin for preemption has its turn before ours: it
+// could then evict pods for a single member of a gang.
+func warnIfPreempting(logger klog.Logger, profiles []schedconfig.KubeSchedulerProfile) {
+	for _, profile := range profiles {
+		if enables(profile, coscheduling.Name) && preemptsFirst(profile.Plugins) {
+			logger.Info("Pods may be preempted for a single member of a gang; list the plugin first under plugins.postFilter.enabled",
+				"profile", profile.SchedulerName, "plugin", coscheduling.Name)
+		}
+	}
+}
+
+// preemptsFirst follows the framework's order at the extension point: what the point lists itself of
+// the plugins under multiPoint, then the rest of multiPoint, then the rest of the point.
+func preemptsFirst(plugins *schedconfig.Plugins) bool {
+	named := func(list []schedconfig.Plugin, name string) bool {
+		return slices.ContainsFunc(list, func(p schedconfig.Plugin) bool { return p.Name == name })
+	}
+	point, multi := plugins.PostFilter, plugins.MultiPoint.Enabled
+	if named(point.Disabled, "*") {
+		multi = nil
+	}
+	var order []schedconfig.Plugin
+	for _, p := range point.Enabled {
+		if named(multi, p.Name) {
+			order = append(order, p)
+		}
+	}
+	for _, p := range slices.Concat(order, multi, point.Enabled) {
+		switch {
+		case p.Name == coscheduling.Name:
+			return false
+		case p.Name == names.DefaultPreemption && !named(point.Disabled, p.Name):
+			return true
+		}
+	}
+	return false
 }
 
 func enables(profile schedconfig.KubeSchedulerProfile, plugin string) bool {

@@ -43,3 +43,45 @@ func TestEnables(t *testing.T) {
 		}
 	}
 }
+
+func TestPreemptsFirst(t *testing.T) {
+	list := func(names ...string) []schedconfig.Plugin {
+		var plugins []schedconfig.Plugin
+		for _, name := range names {
+			plugins = append(plugins, schedconfig.Plugin{Name: name})
+		}
+		return plugins
+	}
+	defaults := list("NodeResourcesFit", "DefaultPreemption", coscheduling.Name)
+	for _, test := range []struct {
+		name    string
+		plugins schedconfig.Plugins
+		want    bool
+	}{
+		{"multiPoint alone", schedconfig.Plugins{MultiPoint: schedconfig.PluginSet{Enabled: defaults}}, true},
+		{"listed at the point too", schedconfig.Plugins{
+			MultiPoint: schedconfig.PluginSet{Enabled: defaults},
+			PostFilter: schedconfig.PluginSet{Enabled: list(coscheduling.Name)},
+		}, false},
+		{"listed at the point only", schedconfig.Plugins{
+			MultiPoint: schedconfig.PluginSet{Enabled: list("DefaultPreemption")},
+			PostFilter: schedconfig.PluginSet{Enabled: list(coscheduling.Name)},
+		}, true},
+		{"listed second", schedconfig.Plugins{
+			MultiPoint: schedconfig.PluginSet{Enabled: defaults},
+			PostFilter: schedconfig.PluginSet{Enabled: list("DefaultPreemption", coscheduling.Name)},
+		}, true},
+		{"no preemption", schedconfig.Plugins{
+			MultiPoint: schedconfig.PluginSet{Enabled: defaults},
+			PostFilter: schedconfig.PluginSet{Disabled: list("DefaultPreemption")},
+		}, false},
+		{"everything replaced", schedconfig.Plugins{
+			MultiPoint: schedconfig.PluginSet{Enabled: defaults},
+			PostFilter: schedconfig.PluginSet{Disabled: list("*"), Enabled: list(coscheduling.Name)},
+		}, false},
+	} {
+		if got := preemptsFirst(&test.plugins); got != test.want {
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
+		}
+	}
+}

@@ -102,6 +102,7 @@ func setupScheduler(ctx context.Context, opts *schedoptions.Options) (*scheduler
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
 	warnIfUnused(klog.FromContext(ctx), config.ComponentConfig.Profiles)
+	warnIfPreempting(klog.FromContext(ctx), config.ComponentConfig.Profiles)
 	return &schedulerHalf{
 		config:       config,
 		informerName: informerName,
