@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -21,14 +22,14 @@ func newDemoCommand() *cobra.Command {
 		Long: `Starts a cluster of 16 nodes with 8 GPUs in 4 racks, submits three TrainJobs of which two fit at once,
 and shows which gang is admitted whole, which waits and why. Then it runs the same jobs with the default
 scheduler and compares, in numbers measured on the pods. Takes about a minute and ends by itself.`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), keep) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDemo(cmd.Context(), cmd.OutOrStdout(), keep) },
 	}
 	cmd.Flags().BoolVar(&keep, "keep", false, "Leave the cluster up, with Muster as its scheduler, until Ctrl-C.")
 	return cmd
 }
 
-func runDemo(ctx context.Context, keep bool) error {
-	screen := demo.NewScreen(os.Stdout)
+func runDemo(ctx context.Context, out io.Writer, keep bool) error {
+	screen := demo.NewScreen(out, os.Stdout)
 	began := time.Now()
 	o := &options{
 		scheduler: schedulerMuster,
@@ -54,6 +55,6 @@ func runDemo(ctx context.Context, keep bool) error {
 	if _, err := startScheduler(ctx, cluster, schedulerMuster); err != nil {
 		return err
 	}
-	fmt.Printf("\nexport KUBECONFIG=%s\n\nPress Ctrl-C to stop.\n", cluster.Kubeconfig())
+	fmt.Fprintf(out, "\nexport KUBECONFIG=%s\n\nPress Ctrl-C to stop.\n", cluster.Kubeconfig())
 	return stayUp(ctx, cluster)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,17 +16,38 @@ import (
 
 func main() {
 	// A terminal that is closed ends the cluster as Ctrl-C does, or it would leave its directory.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// A second signal ends the process at once, for the impatient.
-	context.AfterFunc(ctx, stop)
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	context.AfterFunc(signals, stop)
+	// So does a closed pipe, which shows when something is written.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, cancel := context.WithCancel(signals)
+	defer cancel()
+
+	cmd := newCommand()
+	cmd.SetOut(&output{Writer: os.Stdout, broken: cancel})
+	if err := cmd.ExecuteContext(ctx); err != nil {
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			os.Exit(130) // interrupted, which is not worth a message
 		}
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
+}
+
+// output tells when nobody reads any more.
+type output struct {
+	io.Writer
+	broken func()
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil {
+		o.broken()
+	}
+	return n, err
 }
 
 func newCommand() *cobra.Command {

@@ -156,6 +156,25 @@ func TestInterruptedStart(t *testing.T) {
 	}
 }
 
+// TestClosedPipe stops reading what up prints, as head does.
+func TestClosedPipe(t *testing.T) {
+	p := command(t, "up", "--nodes=0", "--scheduler=none")
+	if !bufio.NewScanner(p.stdout).Scan() {
+		t.Fatalf("no output: %s", p.stderr)
+	}
+	if err := p.stdout.(io.Closer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	left, err := os.ReadDir(p.tmp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // TestDemo runs what users see first, and checks the two numbers that it is about.
 func TestDemo(t *testing.T) {
 	if testing.Short() {

@@ -33,10 +33,10 @@ type Screen struct {
 	panel []string
 }
 
-// NewScreen returns a screen for a file. Only a terminal of sufficient width gets a panel, and colours
-// only if the environment does not set NO_COLOR.
-func NewScreen(out *os.File) *Screen {
-	columns, _, err := term.GetSize(int(out.Fd()))
+// NewScreen returns a screen that writes to out, which leads to file. Only a terminal of sufficient width
+// gets a panel, and colours only if the environment does not set NO_COLOR.
+func NewScreen(out io.Writer, file *os.File) *Screen {
+	columns, _, err := term.GetSize(int(file.Fd()))
 	terminal := err == nil && os.Getenv("TERM") != "dumb"
 	return &Screen{out: out, live: terminal && columns >= minColumns, color: terminal && os.Getenv("NO_COLOR") == ""}
 }

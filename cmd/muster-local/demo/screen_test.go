@@ -44,7 +44,7 @@ func TestFileIsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if s := NewScreen(file); s.live || s.color {
+	if s := NewScreen(file, file); s.live || s.color {
 		t.Error("a file gets neither panel nor colours")
 	}
 }
