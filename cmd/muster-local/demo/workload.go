@@ -57,8 +57,6 @@ func names() []string {
 // letter stands for the job on the map.
 func (w workload) letter() rune { return rune(strings.ToUpper(w.name)[0]) }
 
-func (w workload) gpus() int { return w.nodes * GPUsPerNode }
-
 // trainJob returns the TrainJob of a workload.
 func (w workload) trainJob(namespace string) *trainer.TrainJob {
 	gpus := corev1.ResourceList{controlplane.GPUResource: *resource.NewQuantity(GPUsPerNode, resource.DecimalSI)}
