@@ -63,8 +63,12 @@ func controllers() []controller {
 			name:        podGroupName,
 			addToScheme: podgroupv1alpha1.AddToScheme,
 			resources:   []schema.GroupVersionResource{podGroups},
-			setup: func(_ context.Context, mgr manager.Manager, _ *ControllerOptions) error {
-				return podgroupcontroller.SetupWithManager(mgr, podgroupcontroller.Options{})
+			setup: func(_ context.Context, mgr manager.Manager, opts *ControllerOptions) error {
+				options := podgroupcontroller.Options{AdoptGroups: opts.PodGroupAdopt}
+				if opts.PodGroupTTL > 0 {
+					options.TTLAfterFinished = &opts.PodGroupTTL
+				}
+				return podgroupcontroller.SetupWithManager(mgr, options)
 			},
 		},
 		{

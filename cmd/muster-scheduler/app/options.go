@@ -43,6 +43,14 @@ type ControllerOptions struct {
 	// the leaders of the two halves may be different processes.
 	LeaderElection componentbaseconfig.LeaderElectionConfiguration
 
+	// PodGroupTTL is how long a PodGroup without a controller is kept after its gang finished; 0 keeps
+	// it for ever.
+	PodGroupTTL time.Duration
+
+	// PodGroupAdopt makes the controller that all members share the owner of a PodGroup without one, so
+	// that the PodGroup goes with it.
+	PodGroupAdopt bool
+
 	// TrainerSchedulerName is the schedulerName that the trainer gives to the pods of a TrainJob
 	// that asks for gang scheduling. Empty leaves the name to the runtime's pod templates.
 	TrainerSchedulerName string
@@ -92,6 +100,10 @@ func (o *Options) addFlags() {
 		"Where the controllers serve /metrics over HTTPS, to authenticated and authorized clients. 0 turns it off.")
 	fs.StringVar(&c.HealthProbeBindAddress, "controllers-health-probe-bind-address", c.HealthProbeBindAddress,
 		"Where the controllers serve /healthz and /readyz over HTTP. 0 turns it off.")
+	fs.DurationVar(&c.PodGroupTTL, "podgroup-ttl-after-finished", c.PodGroupTTL,
+		"How long to keep a PodGroup that has no controller after its gang finished. 0 keeps it.")
+	fs.BoolVar(&c.PodGroupAdopt, "podgroup-adopt", c.PodGroupAdopt,
+		"Make the controller that all members of a PodGroup share its owner, if it has none, so that the PodGroup is deleted with it.")
 	fs.StringVar(&c.TrainerSchedulerName, "trainer-scheduler-name", c.TrainerSchedulerName,
 		"The schedulerName for the pods of TrainJobs that are gang-scheduled. Empty keeps what the training runtime says.")
 
@@ -137,6 +149,15 @@ func (o *Options) Validate() []error {
 	}
 	if err := validateBindAddress(c.HealthProbeBindAddress); err != nil {
 		errs = append(errs, fmt.Errorf("--controllers-health-probe-bind-address: %w", err))
+	}
+	if c.PodGroupTTL < 0 {
+		errs = append(errs, fmt.Errorf("--podgroup-ttl-after-finished: must not be negative, is %s", c.PodGroupTTL))
+	}
+	if c.PodGroupTTL != 0 && !seen[podGroupName] {
+		errs = append(errs, fmt.Errorf("--podgroup-ttl-after-finished: has no meaning without %s in --controllers", podGroupName))
+	}
+	if c.PodGroupAdopt && !seen[podGroupName] {
+		errs = append(errs, fmt.Errorf("--podgroup-adopt: has no meaning without %s in --controllers", podGroupName))
 	}
 	if c.TrainerSchedulerName != "" && !seen[trainerName] {
 		errs = append(errs, fmt.Errorf("--trainer-scheduler-name: has no meaning without %s in --controllers", trainerName))
