@@ -3,7 +3,8 @@ package coscheduling
 import (
 	"context"
 	"fmt"
-	"math"
+	"math/bits"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,11 +35,13 @@ type census struct {
 
 // take counts the gang's members. The given member is the one whose turn it is.
 func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
-	counts := pl.members.Get(key)
-	c := census{present: counts.Bound + counts.Finished, finished: counts.Finished}
+	// In this order: a member that arrives in between is counted where it was, not nowhere.
 	placed := pl.gangs.placedNodes(key)
+	members := pl.members.Members(key)
+	counts := podgroup.Count(members)
+	c := census{present: counts.Bound + counts.Finished, finished: counts.Finished}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
-	for _, m := range pl.members.Members(key) {
+	for _, m := range members {
 		switch m.State {
 		case podgroup.Bound, podgroup.Running:
 			c.nodes = append(c.nodes, m.Node)
@@ -63,6 +66,12 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 					continue
 				}
 			}
+			if member.Spec.NodeName != "" {
+				// Bound by somebody else, which the index is about to show.
+				c.present++
+				c.nodes = append(c.nodes, member.Spec.NodeName)
+				continue
+			}
 			c.waiting = append(c.waiting, member)
 		}
 	}
@@ -77,7 +86,8 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", why, nil
 	}
 	group, c := pl.group(key), pl.take(key, pod)
-	if group == nil || len(c.waiting) == 0 {
+	if group == nil || !slices.Contains(c.waiting, pod) {
+		// The event that shows what changed puts the members in line again.
 		return "", fmt.Sprintf("PodGroup %q changed while its turn came", key.Name), nil
 	}
 	need := max(int(group.Spec.MinMember)-c.present, 1)
@@ -86,7 +96,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", fmt.Sprintf("%d members of PodGroup %q are yet to be seen by the scheduler", c.unseen, key.Name), nil
 	}
 	refuse := func(reason, why string, e *planner.Explanation) (string, string, error) {
-		pl.refuse(ctx, key, group, c, reason, why, e)
+		pl.refuse(ctx, key, group, pod.UID, c, reason, why, e)
 		planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
 		return "", why, nil
 	}
@@ -108,15 +118,15 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	commit := pl.newCommit(d, plan)
 	commit.surplus = c.present >= int(group.Spec.MinMember)
-	pl.gangs.begin(key, commit)
+	pl.begin(klog.FromContext(ctx), key, commit)
 	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
 	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(commit.seats), "placed", c.present, "domain", plan.Domain)
-	if t := group.Spec.ScheduleTimeoutSeconds; t != nil && time.Duration(*t)*time.Second > maxPermitWait {
+	if t, wait := group.Spec.ScheduleTimeoutSeconds, pl.commitWait(key); t != nil && time.Duration(*t)*time.Second > wait {
 		klog.FromContext(ctx).Info("spec.scheduleTimeoutSeconds is longer than members can wait; they wait for the longest time possible",
-			"podGroup", key, "scheduleTimeoutSeconds", *t, "wait", maxPermitWait)
+			"podGroup", key, "scheduleTimeoutSeconds", *t, "wait", wait)
 	}
 	pl.nominate(ctx, commit.inOrder())
-	pl.checkStillThere(ctx, key, commit)
+	pl.checkStillThere(ctx, key, group, commit)
 	if s, ok := commit.seats[pod.UID]; ok {
 		return s.node, "", nil
 	}
@@ -188,6 +198,9 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 	}
 	held := map[corev1.ResourceName]int64{}
 	for _, info := range pl.placedInfos(key) {
+		if info.GetPod().DeletionTimestamp != nil {
+			continue // its replacement needs the same again
+		}
 		r := info.CalculateResource().Resource
 		held[corev1.ResourceCPU] += r.GetMilliCPU()
 		held[corev1.ResourceMemory] += r.GetMemory()
@@ -197,7 +210,6 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 		}
 		held[corev1.ResourcePods]++
 	}
-	finished := float64(c.finished) / float64(group.Spec.MinMember)
 	var out []planner.Amount
 	for _, name := range sets.List(sets.KeySet(group.Spec.MinResources)) {
 		quantity := group.Spec.MinResources[name]
@@ -205,12 +217,22 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 		if name == corev1.ResourceCPU {
 			value = quantity.MilliValue()
 		}
-		value = int64(math.Ceil(float64(value)*(1-finished))) - held[name]
+		if value > 0 {
+			value -= shareOf(value, c.finished, int(group.Spec.MinMember)) + held[name]
+		}
 		if value > 0 {
 			out = append(out, planner.Amount{Resource: pl.cluster.Resource(string(name)), Value: value})
 		}
 	}
 	return out
+}
+
+// shareOf returns value * part / whole, rounded down. It takes no detour over numbers that are too
+// large or not exact; part is at most whole.
+func shareOf(value int64, part, whole int) int64 {
+	hi, lo := bits.Mul64(uint64(value), uint64(part))
+	share, _ := bits.Div64(hi, lo, uint64(whole))
+	return int64(share)
 }
 
 // placedInfos returns the gang's members on the nodes that hold any, from the snapshot.
@@ -255,13 +277,14 @@ func (pl *Coscheduling) newSeat(d *demand, member int, node planner.NodeID) *sea
 	}
 }
 
-// refuse turns the gang away as one: the first waiting member stands for all of them.
-func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, c census, reason, why string, e *planner.Explanation) {
+// refuse turns the gang away as one. The member whose turn it is stands for all of them: the
+// scheduler's queue keeps for it the events that happened while the gang was being planned.
+func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason, why string, e *planner.Explanation) {
 	members := sets.New[types.UID]()
 	for _, p := range c.waiting {
 		members.Insert(p.UID)
 	}
-	r := &refusal{message: why, representative: c.waiting[0].UID, members: members}
+	r := &refusal{message: why, representative: turn, members: members}
 	if e != nil {
 		r.short, r.learned = shortOf(e), e.Learned
 	}

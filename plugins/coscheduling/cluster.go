@@ -17,7 +17,6 @@ const podsResource = "pods"
 type cluster struct {
 	*planner.Cluster
 	// The following are by position in the snapshot's list.
-	infos       []fwk.NodeInfo
 	ids         []planner.NodeID
 	generations []int64
 	// byID are the nodes in the planner's order, and infoByID their snapshot entries.
@@ -36,7 +35,6 @@ func (c *cluster) sync(infos []fwk.NodeInfo) {
 	if c.needsRebuild(infos) {
 		c.rebuild(infos)
 	}
-	c.infos = infos
 	for i, info := range infos {
 		id := c.ids[i]
 		c.infoByID[id] = info

@@ -67,6 +67,8 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 	// Before the look at the index: a handler that misses the flag changed the index earlier.
 	pl.queueing.Store(true)
 	if why := pl.incomplete(key); why != "" {
+		// A scheduler that died may have left a nomination, which would keep others out.
+		pl.handle.DeleteNominatedPodIfExists(pod)
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
 	return nil
@@ -159,10 +161,13 @@ func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *c
 	if !ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	node := ""
 	if v := pl.gangs.verdictFor(key, pod.UID); v.node != "" {
-		pl.recover(ctx, key, pod, v.node, statuses.Get(v.node))
+		node = pl.recover(ctx, key, pod, v.node, statuses.Get(v.node))
 	}
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+	// The scheduler now sets the member's nomination to this. Without a plan there must be none, not
+	// even one that an earlier scheduler wrote to the pod: it would keep others out.
+	return framework.NewPostFilterResultWithNominatedNode(node), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 }
 
 // Reserve takes the member's seat in the commit.
@@ -194,12 +199,12 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	if !ok {
 		return nil, 0
 	}
-	waiting, done, known := pl.gangs.complete(key, pod.UID)
+	waiting, done, known := pl.gangs.complete(key, pod.UID, func(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil })
 	switch {
 	case !known:
 		return unresolvable("the gang was let go while this member was being placed"), 0
 	case !done:
-		return fwk.NewStatus(fwk.Wait), pl.permitWait(key)
+		return fwk.NewStatus(fwk.Wait), pl.commitWait(key) + permitGrace
 	}
 	for _, uid := range waiting {
 		if w := pl.handle.GetWaitingPod(uid); w != nil {
@@ -212,14 +217,14 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	return nil, 0
 }
 
-// permitWait is how long reserved members of a gang may wait for the others: no longer than the
-// framework lets them.
-func (pl *Coscheduling) permitWait(key types.NamespacedName) time.Duration {
+// commitWait is how long the members of a gang may wait for each other once it is planned: no
+// longer than the framework lets them.
+func (pl *Coscheduling) commitWait(key types.NamespacedName) time.Duration {
 	wait := time.Duration(*pl.args.PermitWaitingTimeSeconds) * time.Second
 	if group := pl.group(key); group != nil && group.Spec.ScheduleTimeoutSeconds != nil && *group.Spec.ScheduleTimeoutSeconds > 0 {
 		wait = time.Duration(*group.Spec.ScheduleTimeoutSeconds) * time.Second
 	}
-	return min(wait, maxPermitWait)
+	return min(wait, maxPermitWait-permitGrace)
 }
 
 // SignPod keeps opportunistic batching on for pods without a gang, and off for members: the place

@@ -3,6 +3,7 @@ package coscheduling
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -66,9 +67,12 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 	return d, nil
 }
 
-// requests are a pod's requests as the scheduler counts them against nodes, and one pod.
+// requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of
+// containers that is too large for an integer can come out negative; NodeResourcesFit takes that
+// for nothing requested.
 func (c *cluster) requests(info fwk.PodInfo) []planner.Amount {
-	return append(c.amounts(info.CalculateResource().Resource), planner.Amount{Resource: c.Resource(podsResource), Value: 1})
+	amounts := slices.DeleteFunc(c.amounts(info.CalculateResource().Resource), func(a planner.Amount) bool { return a.Value < 0 })
+	return append(amounts, planner.Amount{Resource: c.Resource(podsResource), Value: 1})
 }
 
 func corev1Priority(pod *corev1.Pod) int32 {

@@ -14,12 +14,14 @@ import (
 // eligibilityCacheSize bounds how many different sets of node requirements are remembered.
 const eligibilityCacheSize = 256
 
-// maxCauses bounds the distinct causes kept for an entry: taints come and go in a long life.
+// maxCauses bounds the distinct causes kept for an entry: taints come and go in a long life, and
+// every node may have its own. The last of them stands for all that came too late.
 const maxCauses = 1024
 
 const (
 	causeCordoned = "cordoned"
 	causeSelector = "outside the node selector or affinity"
+	causeOther    = "of no use for another cause"
 )
 
 // eligibility says which nodes a kind of pod may use, by the planner's node order, and why not the
@@ -79,7 +81,7 @@ func (c *eligibilityCache) forPod(logger klog.Logger, pod *corev1.Pod, key strin
 		e = &eligibility{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations}
 		c.entries.Add(key, e)
 	}
-	if len(e.nodes) != len(nodes) || len(e.causes) > maxCauses {
+	if len(e.nodes) != len(nodes) || len(e.causes) == maxCauses {
 		e.causes = nil
 		e.nodes = make([]*corev1.Node, len(nodes))
 		e.blocked = make([]uint16, len(nodes))
@@ -121,6 +123,12 @@ func (e *eligibility) index(cause string) uint16 {
 		if known == cause {
 			return uint16(i + 1)
 		}
+	}
+	switch len(e.causes) {
+	case maxCauses:
+		return maxCauses
+	case maxCauses - 1:
+		cause = causeOther
 	}
 	e.causes = append(e.causes, cause)
 	return uint16(len(e.causes))

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
 // The wait before a gang that was let go is planned again doubles from the first to the last.
@@ -18,6 +19,21 @@ const (
 	firstRetry = time.Second
 	lastRetry  = 10 * time.Second
 )
+
+// permitGrace is how much longer than its commit the scheduler lets a member wait. The end of the
+// commit must come first: a member that timed out by itself could miss a commit that succeeds.
+const permitGrace = 5 * time.Second
+
+// begin starts a commit and bounds it.
+func (pl *Coscheduling) begin(logger klog.Logger, key types.NamespacedName, c *commit) {
+	pl.gangs.begin(key, c)
+	wait := pl.commitWait(key)
+	pl.clock.AfterFunc(wait, func() {
+		if r := pl.gangs.expire(key, c, fmt.Sprintf("not all members could take their places within %v, so the whole gang let go", wait)); r != nil {
+			pl.letGo(logger, key, r)
+		}
+	})
+}
 
 // nominate makes the scheduler keep the members' places against pods of equal or lower priority,
 // and puts the members in line.
@@ -31,24 +47,29 @@ func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
 	pl.activatePods(logger, pods...)
 }
 
-// checkStillThere lets a new commit go if a member vanished while the gang was being planned: the
-// event came before the commit it would have ended.
-func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, c *commit) {
-	there := map[types.UID]bool{}
+// checkStillThere lets a new commit go if a member or the PodGroup changed while the gang was being
+// planned: the event came before the commit it would have ended.
+func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, planned *v1alpha1.PodGroup, c *commit) {
+	logger := klog.FromContext(ctx)
+	if now := pl.group(key); now == nil || now.Spec.MinMember > planned.Spec.MinMember {
+		pl.groupWithdrawn(logger, key, now)
+		return
+	}
+	waits := map[types.UID]bool{}
 	for _, m := range pl.members.Members(key) {
-		there[m.UID] = m.State != podgroup.Gone
+		waits[m.UID] = m.State == podgroup.Waiting
 	}
 	for _, s := range c.inOrder() {
-		if !there[s.pod.UID] {
-			pl.memberGone(klog.FromContext(ctx), key, s.pod.UID, s.pod.Name)
+		if !waits[s.pod.UID] {
+			pl.waitsNoMore(logger, key, s.pod.UID, s.pod.Name)
 			return
 		}
 	}
 }
 
 // recover plans the open seats of a commit anew after one member was refused its node, or lets the
-// whole gang go.
-func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, node string, status *fwk.Status) {
+// whole gang go. It returns the member's new node, if any.
+func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, node string, status *fwk.Status) string {
 	logger := klog.FromContext(ctx)
 	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, refusedBy(status))
 	open, taken, ok := pl.gangs.replan(key, pod.UID)
@@ -61,12 +82,13 @@ func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, p
 		} else if pl.gangs.reseat(key, seats) {
 			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", len(taken), "open", len(seats))
 			pl.nominate(ctx, seats)
-			return
+			return pl.gangs.verdictFor(key, pod.UID).node
 		}
 	}
 	if r := pl.gangs.release(key, pod.UID, message); r != nil {
 		pl.letGo(logger, key, r)
 	}
+	return ""
 }
 
 // replan finds places for the open seats beside the taken nodes.
@@ -100,17 +122,34 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 // letGo gives everything back that a commit held, and tries the gang again after a while.
 func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *released) {
 	logger.V(2).Info("Gang is let go", "podGroup", key, "why", r.message, "failures", r.failures)
+	reserved := false
 	for _, s := range r.seats {
+		reserved = reserved || s.reserved
 		pl.handle.DeleteNominatedPodIfExists(s.pod)
-		if w := pl.handle.GetWaitingPod(s.pod.UID); w != nil {
-			w.Reject(Name, r.message)
-		}
+		pl.reject(s.pod.UID, r.message)
 	}
 	commitsLetGo.Inc()
 	if !r.surplus {
 		pl.report.refused(key, ReasonLetGo, r.message)
 	}
-	pl.clock.AfterFunc(retryAfter(r.failures), func() { pl.activateRepresentative(logger, key) })
+	if !reserved {
+		// Gangs that were refused for its sake see no pod leave.
+		for _, other := range pl.gangs.refusedBeside(key) {
+			pl.activateRepresentative(logger, other)
+		}
+	}
+	pl.clock.AfterFunc(retryAfter(r.failures), func() {
+		for _, uid := range pl.gangs.rested(key, r.failures) {
+			pl.reject(uid, r.message) // came to wait at Permit after all others were rejected
+		}
+		pl.activateRepresentative(logger, key)
+	})
+}
+
+func (pl *Coscheduling) reject(uid types.UID, message string) {
+	if w := pl.handle.GetWaitingPod(uid); w != nil {
+		w.Reject(Name, message)
+	}
 }
 
 func retryAfter(failures int) time.Duration {
@@ -123,26 +162,43 @@ func retryAfter(failures int) time.Duration {
 	return wait
 }
 
-// memberGone ends what a member that no longer exists was part of.
-func (pl *Coscheduling) memberGone(logger klog.Logger, key types.NamespacedName, uid types.UID, name string) {
-	if r := pl.gangs.release(key, uid, fmt.Sprintf("member %q was deleted, so the whole gang let go", name)); r != nil {
+// waitsNoMore ends what a member was part of that was deleted, failed, or was bound by somebody else
+// while it waited for its place: a commit cannot succeed without it, and a refused gang may fit
+// without it.
+func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName, uid types.UID, name string) {
+	if r := pl.gangs.release(key, uid, fmt.Sprintf("member %q no longer waits for its place, so the whole gang let go", name)); r != nil {
 		pl.letGo(logger, key, r)
 	}
-	if refused := pl.gangs.refusalOf(key); refused != nil && refused.representative == uid {
+	refused := pl.gangs.refusalOf(key)
+	if refused == nil || !refused.members.Has(uid) {
+		return
+	}
+	if refused.representative == uid {
 		for _, m := range pl.members.Members(key) {
 			if m.State == podgroup.Waiting && refused.members.Has(m.UID) && m.UID != uid {
 				pl.gangs.elect(key, uid, m.UID)
 				break
 			}
 		}
-		pl.activateRepresentative(logger, key)
+	}
+	pl.activateRepresentative(logger, key)
+}
+
+// groupWithdrawn lets a commit go that was made for a PodGroup that is gone or now asks for more.
+func (pl *Coscheduling) groupWithdrawn(logger klog.Logger, key types.NamespacedName, now *v1alpha1.PodGroup) {
+	why := fmt.Sprintf("PodGroup %q was deleted", key.Name)
+	if now != nil {
+		why = fmt.Sprintf("PodGroup %q needs %d members now, so the whole gang let go", key.Name, now.Spec.MinMember)
+	}
+	if r := pl.gangs.releaseAny(key, why); r != nil {
+		pl.letGo(logger, key, r)
 	}
 }
 
-// activateRepresentative puts the member in line that tries again for a refused gang. The others
-// follow when it finds a plan.
+// activateRepresentative puts the member in line that tries again for a refused gang, unless the
+// gang rests. The others follow when it finds a plan.
 func (pl *Coscheduling) activateRepresentative(logger klog.Logger, key types.NamespacedName) {
-	if refused := pl.gangs.refusalOf(key); refused != nil {
+	if refused := pl.gangs.refusalOf(key); refused != nil && !refused.resting {
 		pl.activate(logger, key, func(m *podgroup.Member) bool { return m.UID == refused.representative })
 	}
 }

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
 // gangs is what the plugin remembers about gangs between scheduling cycles. Its methods only
-// change state and say what follows from it; they never call the scheduler, whose queue calls
+// change state and say what follows from it; they never call the scheduler's queue, which calls
 // back into the plugin with its own lock held.
 type gangs struct {
 	mu    sync.Mutex
@@ -30,6 +31,9 @@ type gang struct {
 	// placed are members that were reserved and are on their way to their node, until the index of
 	// members shows them there.
 	placed map[types.UID]string
+	// leaving are members that were reserved in a commit that was let go, until the scheduler has
+	// taken them back.
+	leaving sets.Set[types.UID]
 	// failures counts the commits let go since the last one that succeeded.
 	failures int
 	// complete is whether the gang could be planned when its members or PodGroup last changed.
@@ -67,6 +71,14 @@ type refusal struct {
 	short sets.Set[string]
 	// learned is set if a Filter plugin had a part in it, so that other changes could help too.
 	learned bool
+	// resting is set while a gang that was let go is not to be planned, whatever happens in the
+	// cluster: its own members leaving their places would start it again at once.
+	resting bool
+}
+
+// forMember reports whether the verdict keeps a member from having its gang planned.
+func (r *refusal) forMember(uid types.UID) bool {
+	return r.members.Has(uid) && (r.resting || r.representative != uid)
 }
 
 func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} }
@@ -74,7 +86,7 @@ func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} 
 func (g *gangs) get(key types.NamespacedName) *gang {
 	x, ok := g.byKey[key]
 	if !ok {
-		x = &gang{placed: map[types.UID]string{}}
+		x = &gang{placed: map[types.UID]string{}, leaving: sets.New[types.UID]()}
 		g.byKey[key] = x
 	}
 	return x
@@ -108,7 +120,7 @@ func (g *gangs) verdictFor(key types.NamespacedName, uid types.UID) verdict {
 			return verdict{node: s.node}
 		}
 		return verdict{busy: true}
-	case x.refusal != nil && x.refusal.representative != uid && x.refusal.members.Has(uid):
+	case x.refusal != nil && x.refusal.forMember(uid):
 		return verdict{refused: x.refusal}
 	}
 	return verdict{}
@@ -152,9 +164,10 @@ func (g *gangs) reserve(key types.NamespacedName, uid types.UID, node string) bo
 }
 
 // complete ends the commit if the given member was the last to be reserved, and returns the
-// members that wait for it. It reports false while others are still to come, and an error verdict
-// by known == false if there is no such commit.
-func (g *gangs) complete(key types.NamespacedName, uid types.UID) (waiting []types.UID, done, known bool) {
+// members that wait for it. It reports done == false while others are still to come, and known ==
+// false if there is no such commit, or if one of the others waits no more: it was rejected, and is
+// about to give its place back.
+func (g *gangs) complete(key types.NamespacedName, uid types.UID, waits func(types.UID) bool) (waiting []types.UID, done, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
@@ -166,16 +179,21 @@ func (g *gangs) complete(key types.NamespacedName, uid types.UID) (waiting []typ
 		return nil, false, true
 	}
 	for other := range c.seats {
-		if other != uid {
-			waiting = append(waiting, other)
+		if other == uid {
+			continue
 		}
+		if !waits(other) {
+			return nil, false, false
+		}
+		waiting = append(waiting, other)
 	}
 	slices.Sort(waiting)
 	x.commit, x.refusal, x.failures = nil, nil, 0
 	return waiting, true, true
 }
 
-// unplace takes back a member's reservation and lets its commit go, if one is under way.
+// unplace takes back a member's reservation and lets its commit go, if one is under way. A member
+// of an earlier commit, which was let go already, leaves the present one alone.
 func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string) *released {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -183,11 +201,17 @@ func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string)
 	if !ok {
 		return nil
 	}
+	if x.leaving.Has(uid) {
+		x.leaving.Delete(uid)
+		return nil
+	}
 	delete(x.placed, uid)
 	if x.commit == nil || x.commit.seats[uid] == nil {
 		return nil
 	}
-	return x.release(message)
+	r := x.release(message)
+	x.leaving.Delete(uid)
+	return r
 }
 
 // release lets the commit go that has a seat for the member.
@@ -212,24 +236,38 @@ func (g *gangs) releaseAny(key types.NamespacedName, message string) *released {
 	return x.release(message)
 }
 
-// becameComplete notes whether a gang could be planned now, and reports whether it could not before.
-func (g *gangs) becameComplete(key types.NamespacedName, complete bool) bool {
+// expire lets the given commit go if it is still under way.
+func (g *gangs) expire(key types.NamespacedName, c *commit, message string) *released {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
+	if !ok || x.commit != c {
+		return nil
+	}
+	return x.release(message)
+}
+
+// becameComplete asks whether a gang could be planned now, and reports whether it could not when
+// that was asked last. It asks with its lock held, so that of two callers the later one has the
+// later answer.
+func (g *gangs) becameComplete(key types.NamespacedName, complete func() bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	is := complete()
+	x, ok := g.byKey[key]
 	if !ok {
-		if !complete {
+		if !is {
 			return false
 		}
 		x = g.get(key)
 	}
 	was := x.complete
-	x.complete = complete
-	return complete && !was
+	x.complete = is
+	return is && !was
 }
 
-// released is a commit that was let go: its members in the order of their names, what to tell
-// them, and how often in a row this happened.
+// released is a commit that was let go: its seats in rank order, what to tell their members, and
+// how often in a row this happened.
 type released struct {
 	seats    []*seat
 	message  string
@@ -242,22 +280,43 @@ func (x *gang) release(message string) *released {
 	x.failures++
 	r := &released{message: message, failures: x.failures, seats: c.inOrder(), surplus: c.surplus}
 	members := sets.New[types.UID]()
-	for uid := range c.seats {
+	for uid, s := range c.seats {
 		members.Insert(uid)
+		if s.reserved {
+			// Its place is as good as lost: nobody may count on it until it comes back.
+			delete(x.placed, uid)
+			x.leaving.Insert(uid)
+		}
 	}
 	x.commit = nil
-	x.refusal = &refusal{message: message, representative: r.seats[0].pod.UID, members: members}
+	x.refusal = &refusal{message: message, representative: r.seats[0].pod.UID, members: members, resting: true}
 	return r
 }
 
+// rested ends the rest of a gang that was let go for the given number of times in a row. It returns
+// the members that the scheduler has not taken back yet.
+func (g *gangs) rested(key types.NamespacedName, failures int) (leaving []types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		return nil
+	}
+	if x.refusal != nil && x.refusal.resting && x.failures == failures {
+		r := *x.refusal
+		r.resting = false
+		x.refusal = &r
+	}
+	return sets.List(x.leaving)
+}
+
+// inOrder returns the seats in rank order.
 func (c *commit) inOrder() []*seat {
 	seats := make([]*seat, 0, len(c.seats))
 	for _, s := range c.seats {
 		seats = append(seats, s)
 	}
-	slices.SortFunc(seats, func(a, b *seat) int {
-		return cmp.Or(cmp.Compare(a.pod.Namespace, b.pod.Namespace), cmp.Compare(a.pod.Name, b.pod.Name), cmp.Compare(a.pod.UID, b.pod.UID))
-	})
+	slices.SortFunc(seats, func(a, b *seat) int { return podgroup.CompareMembers(a.pod, b.pod) })
 	return seats
 }
 
@@ -311,13 +370,17 @@ func (g *gangs) placedNodes(key types.NamespacedName) map[types.UID]string {
 	return out
 }
 
-// arrived notes that the index of members shows a member on its node, or no longer has it.
-func (g *gangs) arrived(key types.NamespacedName, uid types.UID) {
+// arrived notes that the index of members shows a member on its node, or no longer has it. It
+// reports whether the member was on its way.
+func (g *gangs) arrived(key types.NamespacedName, uid types.UID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if x, ok := g.byKey[key]; ok {
-		delete(x.placed, uid)
+	x, ok := g.byKey[key]
+	if !ok || x.placed[uid] == "" {
+		return false
 	}
+	delete(x.placed, uid)
+	return true
 }
 
 // held lists the seats of other gangs that are planned but not reserved yet, as far as a gang of
@@ -349,12 +412,27 @@ func (g *gangs) refusalOf(key types.NamespacedName) *refusal {
 	return nil
 }
 
-// elect makes another member the representative of a refused gang whose own is gone.
-func (g *gangs) elect(key types.NamespacedName, gone, next types.UID) {
+// refusedBeside lists the gangs that are refused, in the order of their names, without the given
+// one.
+func (g *gangs) refusedBeside(except types.NamespacedName) []types.NamespacedName {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []types.NamespacedName
+	for key, x := range g.byKey {
+		if key != except && x.refusal != nil {
+			out = append(out, key)
+		}
+	}
+	slices.SortFunc(out, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+	return out
+}
+
+// elect makes another member the representative of a refused gang, if it is still the given one.
+func (g *gangs) elect(key types.NamespacedName, present, next types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
-	if !ok || x.refusal == nil || x.refusal.representative != gone {
+	if !ok || x.refusal == nil || x.refusal.representative != present {
 		return
 	}
 	r := *x.refusal

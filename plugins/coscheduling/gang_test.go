@@ -15,6 +15,9 @@ var testKey = types.NamespacedName{Namespace: "ns", Name: "gang"}
 
 func uid(i int) types.UID { return types.UID(fmt.Sprintf("uid-%d", i)) }
 
+// everyone waits at Permit.
+func everyone(types.UID) bool { return true }
+
 // testCommit has n members, member i on node i.
 func testCommit(n int) *commit {
 	c := &commit{seats: map[types.UID]*seat{}}
@@ -60,7 +63,7 @@ func TestCommitEndsWithItsLastMember(t *testing.T) {
 		if !g.reserve(testKey, uid(i), fmt.Sprint(i)) {
 			t.Fatalf("member %d: no seat", i)
 		}
-		waiting, done, known := g.complete(testKey, uid(i))
+		waiting, done, known := g.complete(testKey, uid(i), everyone)
 		if !known || done != (i == 2) {
 			t.Fatalf("after member %d: done %v, known %v", i, done, known)
 		}
@@ -115,16 +118,68 @@ func TestOneFailureLetsTheWholeCommitGo(t *testing.T) {
 			if g.reserve(testKey, uid(1), "1") {
 				t.Error("a member took its seat after the commit was let go")
 			}
-			if _, _, known := g.complete(testKey, uid(0)); known {
+			if _, _, known := g.complete(testKey, uid(0), everyone); known {
 				t.Error("a member waits for a commit that was let go")
 			}
 			if refused := g.refusalOf(testKey); refused == nil || refused.representative != uid(0) {
 				t.Errorf("refusal %+v", refused)
 			}
+			if placed := g.placedNodes(testKey); len(placed) != 0 {
+				t.Errorf("members count as placed although they lost their places: %v", placed)
+			}
+			if v := g.verdictFor(testKey, uid(0)); v.refused == nil {
+				t.Error("the gang is planned again at once")
+			}
+			g.rested(testKey, 1)
+			if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+				t.Errorf("after its rest: %+v", v)
+			}
 			if fail(g) != nil {
 				t.Error("let go twice")
 			}
 		})
+	}
+}
+
+// A member that was reserved leaves its place some time after its commit was let go. By then its gang
+// may have a new one, in which it has a seat.
+func TestLateUnreserveLeavesTheNextCommitAlone(t *testing.T) {
+	g := newGangs()
+	g.begin(testKey, testCommit(3))
+	g.reserve(testKey, uid(0), "0")
+	g.reserve(testKey, uid(1), "1")
+	g.unplace(testKey, uid(1), "no")
+	g.begin(testKey, testCommit(3))
+	if r := g.unplace(testKey, uid(0), "rejected"); r != nil {
+		t.Errorf("a member of the old commit let the new one go: %+v", r)
+	}
+	if r := g.unplace(testKey, uid(1), "no"); r == nil {
+		t.Error("the member that gave up had left already; this is about the new commit")
+	}
+}
+
+func TestCommitEndsInTime(t *testing.T) {
+	g := newGangs()
+	first, second := testCommit(2), testCommit(2)
+	g.begin(testKey, first)
+	if r := g.expire(testKey, first, "too late"); r == nil || len(r.seats) != 2 {
+		t.Errorf("released %+v", r)
+	}
+	g.begin(testKey, second)
+	if r := g.expire(testKey, first, "too late"); r != nil {
+		t.Error("the end of the first commit let the second go")
+	}
+}
+
+// A member that was rejected at Permit is on its way out before it is unreserved.
+func TestNobodyBindsBesideARejectedMember(t *testing.T) {
+	g := newGangs()
+	g.begin(testKey, testCommit(3))
+	for i := range 3 {
+		g.reserve(testKey, uid(i), fmt.Sprint(i))
+	}
+	if _, done, known := g.complete(testKey, uid(2), func(other types.UID) bool { return other != uid(1) }); done || known {
+		t.Errorf("done %v, known %v: a member no longer waits", done, known)
 	}
 }
 
@@ -185,7 +240,7 @@ func TestRepresentativeIsReplaced(t *testing.T) {
 func TestBecameComplete(t *testing.T) {
 	g := newGangs()
 	for i, step := range []struct{ now, want bool }{{false, false}, {true, true}, {true, false}, {false, false}, {true, true}} {
-		if got := g.becameComplete(testKey, step.now); got != step.want {
+		if got := g.becameComplete(testKey, func() bool { return step.now }); got != step.want {
 			t.Errorf("step %d: %v, want %v", i, got, step.want)
 		}
 	}
@@ -201,8 +256,14 @@ func TestNoMemberBindsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := newGangs()
 		n := rapid.IntRange(1, 5).Draw(t, "members")
-		reserved := sets.New[int]()
+		reserved, leaving := sets.New[int](), sets.New[int]()
 		under := false
+		letGo := func() {
+			if under {
+				leaving = leaving.Union(reserved)
+			}
+			under = false
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": func(t *rapid.T) {
 				if under {
@@ -213,6 +274,9 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			},
 			"reserve": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
+				if leaving.Has(i) {
+					t.Skip("the scheduler has not taken it back yet")
+				}
 				if got := g.reserve(testKey, uid(i), fmt.Sprint(i)); got != under {
 					t.Fatalf("reserved: %v, commit under way: %v", got, under)
 				}
@@ -222,7 +286,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			},
 			"permit": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
-				_, done, known := g.complete(testKey, uid(i))
+				_, done, known := g.complete(testKey, uid(i), everyone)
 				if done && reserved.Len() != n {
 					t.Fatalf("%d of %d are reserved, and they bind", reserved.Len(), n)
 				}
@@ -235,15 +299,19 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			},
 			"unreserve": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
-				if r := g.unplace(testKey, uid(i), "no"); (r != nil) != under {
-					t.Fatalf("let go: %v, commit under way: %v", r != nil, under)
+				late := leaving.Has(i)
+				if r := g.unplace(testKey, uid(i), "no"); (r != nil) != (under && !late) {
+					t.Fatalf("let go: %v, commit under way: %v, left late: %v", r != nil, under, late)
 				}
-				under = false
+				if !late {
+					letGo()
+				}
+				leaving.Delete(i)
 			},
 			"gone": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
 				g.release(testKey, uid(i), "gone")
-				under = false
+				letGo()
 			},
 			"": func(t *rapid.T) {
 				want := 0
@@ -252,6 +320,12 @@ func TestNoMemberBindsAlone(t *testing.T) {
 				}
 				if got := len(g.held(types.NamespacedName{}, 0)); got != want {
 					t.Fatalf("%d seats held, want %d", got, want)
+				}
+				placed := g.placedNodes(testKey)
+				for i := range leaving {
+					if placed[uid(i)] != "" {
+						t.Fatalf("member %d counts as placed and has lost its place", i)
+					}
 				}
 			},
 		})

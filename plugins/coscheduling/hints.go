@@ -18,16 +18,20 @@ import (
 // unscheduled pods would be put to every waiting pod.
 func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint}, QueueingHintFn: pl.nodeHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature}, QueueingHintFn: pl.nodeHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}, QueueingHintFn: pl.podHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodScaleDown | fwk.UpdatePodToleration | fwk.UpdatePodGeneratedResourceClaim}, QueueingHintFn: pl.memberChanged},
 		// The other plugins' causes, for gangs that they refused during planning.
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.CSIDriver, ActionType: fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.VolumeAttachment, ActionType: fwk.Delete}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 	}, nil
@@ -42,7 +46,7 @@ func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
 		return nil, true
 	}
 	r = pl.gangs.refusalOf(key)
-	return r, r == nil || r.representative == pod.UID || !r.members.Has(pod.UID)
+	return r, r == nil || !r.forMember(pod.UID)
 }
 
 func (pl *Coscheduling) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
@@ -103,6 +107,18 @@ func uses(requests fwk.Resource, r *refusal) bool {
 		requests.GetMilliCPU() > 0 && r.short.Has(string(corev1.ResourceCPU)) ||
 		requests.GetMemory() > 0 && r.short.Has(string(corev1.ResourceMemory)) ||
 		requests.GetEphemeralStorage() > 0 && r.short.Has(string(corev1.ResourceEphemeralStorage))
+}
+
+// memberChanged lets a member whose own rules changed try again for its gang.
+func (pl *Coscheduling) memberChanged(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	key, ok := podgroup.Key(pod)
+	if !ok {
+		return fwk.QueueSkip, nil
+	}
+	if r := pl.gangs.refusalOf(key); r != nil && r.members.Has(pod.UID) {
+		pl.gangs.elect(key, r.representative, pod.UID)
+	}
+	return fwk.Queue, nil
 }
 
 // otherHelps queues gangs that another plugin had a part in refusing.

@@ -98,6 +98,11 @@ func untombed[T any](obj any) (T, bool) {
 }
 
 func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
+	if old != nil && old.UID != pod.UID {
+		// Deleted and made again under its name between two looks.
+		pl.podDeleted(logger, old)
+		old = nil
+	}
 	key, ok := podgroup.Key(pod)
 	changed := pl.members.Update(pod)
 	if old != nil {
@@ -119,12 +124,15 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 		}
 	case podgroup.Gone:
 		pl.gangs.arrived(key, pod.UID)
-		pl.memberGone(logger, key, pod.UID, pod.Name)
+		pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 		pl.settle(logger, key)
 	default:
-		pl.gangs.arrived(key, pod.UID)
+		ours := pl.gangs.arrived(key, pod.UID)
+		pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 		pl.settle(logger, key)
-		pl.activateRepresentative(logger, key) // one member less to place
+		if bound := old == nil || podgroup.StateOf(old) == podgroup.Waiting; bound && !ours || podgroup.StateOf(pod) == podgroup.Succeeded {
+			pl.activateRepresentative(logger, key) // less to place than the verdict was passed on
+		}
 	}
 }
 
@@ -138,9 +146,9 @@ func (pl *Coscheduling) podDeleted(logger klog.Logger, pod *corev1.Pod) {
 // left is what follows when a pod is no longer a member of a gang.
 func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
 	pl.gangs.arrived(key, pod.UID)
-	pl.memberGone(logger, key, pod.UID, pod.Name)
+	pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 	pl.settle(logger, key)
-	if len(pl.members.Members(key)) == 0 {
+	if pl.members.Generation(key) == 0 {
 		pl.gangs.forget(key)
 	}
 }
@@ -150,6 +158,9 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 		return // a status, often our own
 	}
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	if old != nil && old.Spec.MinMember < group.Spec.MinMember {
+		pl.groupWithdrawn(logger, key, group)
+	}
 	pl.settle(logger, key)
 	if old != nil && pl.incomplete(key) == "" {
 		pl.activateMembers(logger, key)
@@ -158,16 +169,14 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 
 func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGroup) {
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
-	if r := pl.gangs.releaseAny(key, fmt.Sprintf("PodGroup %q was deleted", group.Name)); r != nil {
-		pl.letGo(logger, key, r)
-	}
+	pl.groupWithdrawn(logger, key, nil)
 	pl.settle(logger, key)
 	pl.report.forget(key)
 }
 
 // settle notes whether the gang is complete, and puts its members in line when it has become so.
 func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
-	if pl.gangs.becameComplete(key, pl.incomplete(key) == "") {
+	if pl.gangs.becameComplete(key, func() bool { return pl.incomplete(key) == "" }) {
 		pl.activateMembers(logger, key)
 	}
 }

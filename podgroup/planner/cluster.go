@@ -211,8 +211,8 @@ func (c *Cluster) Free(id NodeID, r Resource) int64 { return c.free[r][id] }
 // as empty, and what the cluster has of it in all.
 func (c *Cluster) TotalFree(r Resource) (free, capacity int64) {
 	for i, f := range c.free[r] {
-		free += max(f, 0)
-		capacity += c.capacity[r][i]
+		free = plus(free, max(f, 0))
+		capacity = plus(capacity, c.capacity[r][i])
 	}
 	return free, capacity
 }

@@ -3,12 +3,17 @@ package planner
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
+
+// maxCauses is how many causes a sentence names: there can be one for each node, and conditions and
+// events have limits.
+const maxCauses = 10
 
 // podsResource counts the pods on a node; every member takes one, which goes without saying.
 const podsResource = "pods"
@@ -169,7 +174,7 @@ func (c *Cluster) shortages(d *Demand, counts []int64) []Shortage {
 				columns = append(columns, a.Resource)
 				out = append(out, Shortage{Name: c.resources[a.Resource]})
 			}
-			out[i].Needed += counts[class] * a.Value
+			out[i].Needed = plus(out[i].Needed, times(counts[class], a.Value))
 		}
 	}
 	c.sumUsable(d, counts, columns, out)
@@ -183,10 +188,25 @@ func (c *Cluster) sumUsable(d *Demand, counts []int64, columns []Resource, out [
 			continue
 		}
 		for i, r := range columns {
-			out[i].Free += max(c.free[r][node], 0)
-			out[i].Capacity += c.capacity[r][node]
+			out[i].Free = plus(out[i].Free, max(c.free[r][node], 0))
+			out[i].Capacity = plus(out[i].Capacity, c.capacity[r][node])
 		}
 	}
+}
+
+// plus and times compute with amounts that are not negative, and stop at the largest there is.
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+func times(n, a int64) int64 {
+	if a > 0 && n > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return n * a
 }
 
 func usable(d *Demand, counts []int64, node int) bool {
@@ -289,9 +309,17 @@ func (e *Explanation) String() string {
 	if e.Nodes == 0 {
 		b.WriteString("; the cluster has no nodes")
 	}
+	rest := 0
 	for i, blocked := range e.Blocked {
+		if i >= maxCauses {
+			rest += blocked.Nodes
+			continue
+		}
 		b.WriteString(sep(i, fmt.Sprintf("; of %s: ", counted(e.Nodes, "node")), ", "))
 		fmt.Fprintf(&b, "%d %s", blocked.Nodes, blocked.Cause)
+	}
+	if rest > 0 {
+		fmt.Fprintf(&b, ", %d for other causes", rest)
 	}
 	return b.String()
 }

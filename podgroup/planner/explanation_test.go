@@ -1,6 +1,11 @@
 package planner
 
-import "testing"
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
 
 func TestExplanationSentence(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -74,6 +79,37 @@ func TestExplanationSentence(t *testing.T) {
 				t.Errorf("\n got %q\nwant %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// A request can be as large as a number gets, and a node can claim as much.
+func TestAmountsDoNotOverflow(t *testing.T) {
+	c := testCluster(t, nil, racks("r", 2, 2)...)
+	e := mustRefuse(t, c, gang(c, repeat(3, math.MaxInt64)...), nil)
+	if want := "short of nvidia.com/gpu: needed 9223372036854775807, free 32 of 32"; !strings.Contains(e.String(), want) {
+		t.Errorf("%q does not contain %q", e, want)
+	}
+	gpu := c.Resource("nvidia.com/gpu")
+	for id := range NodeID(4) {
+		c.SetNode(id, []Amount{{gpu, math.MaxInt64}, {c.Resource("pods"), 110}}, nil)
+	}
+	mustPlan(t, c, gang(c, repeat(4, math.MaxInt64)...), nil)
+	d := gang(c, 1)
+	d.MinResources = []Amount{{gpu, math.MaxInt64}}
+	mustPlan(t, c, d, nil)
+}
+
+func TestExplanationNamesAFewCauses(t *testing.T) {
+	c := testCluster(t, nil, racks("r", 5, 5)...)
+	d := gang(c, 8)
+	d.Classes[0].Blocked = make([]uint16, 25)
+	for i := range 25 {
+		d.Classes[0].Blocked[i] = uint16(i + 1)
+		d.Classes[0].Causes = append(d.Classes[0].Causes, fmt.Sprintf("with taint owner=tenant-%02d:NoSchedule", i))
+	}
+	e := mustRefuse(t, c, d, nil)
+	if want := "1 with taint owner=tenant-09:NoSchedule, 15 for other causes"; !strings.HasSuffix(e.String(), want) {
+		t.Errorf("%q does not end with %q", e, want)
 	}
 }
 

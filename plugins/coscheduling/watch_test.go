@@ -1,0 +1,414 @@
+package coscheduling
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// play is a stage with the plugin's informers and the scheduler's queue played by the test.
+type play struct {
+	*stage
+	ctx       context.Context
+	logger    klog.Logger
+	clock     *handClock
+	activated map[string]*corev1.Pod
+}
+
+// Activate notes who was put in line.
+func (p *play) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { maps.Copy(p.activated, pods) }
+
+// handClock runs what is due when the test steps it. Unlike the fake clock of k8s.io/utils it lets
+// that ask for more.
+type handClock struct {
+	clock.RealClock
+	now time.Duration
+	due []alarm
+}
+
+type alarm struct {
+	at   time.Duration
+	ring func()
+}
+
+func (c *handClock) AfterFunc(d time.Duration, ring func()) clock.Timer {
+	c.due = append(c.due, alarm{c.now + d, ring})
+	return nil
+}
+
+func (c *handClock) Step(d time.Duration) {
+	c.now += d
+	due := c.due
+	c.due = nil
+	for _, a := range due {
+		if a.at <= c.now {
+			a.ring()
+		} else {
+			c.due = append(c.due, a)
+		}
+	}
+}
+
+func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
+	t.Helper()
+	p := &play{stage: newStage(t, nil, nil, nodes...), clock: &handClock{}, activated: map[string]*corev1.Pod{}}
+	p.logger, p.ctx = ktesting.NewTestContext(t)
+	p.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(p)
+	var err error
+	if p.args, err = decodeArgs(nil); err != nil {
+		t.Fatal(err)
+	}
+	p.members, p.groups = podgroup.NewMembership(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	p.Coscheduling.clock = p.clock
+	p.report = &reporter{
+		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
+		wanted: map[types.NamespacedName]report{},
+	}
+	p.queueing.Store(true)
+	return p
+}
+
+// group makes the PodGroup of the tests.
+func (p *play) group(minMember int32) *v1alpha1.PodGroup {
+	p.t.Helper()
+	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: testKey.Namespace, Name: testKey.Name}}
+	group.Spec.MinMember = minMember
+	if err := p.groups.Add(group); err != nil {
+		p.t.Fatal(err)
+	}
+	p.groupChanged(p.logger, nil, group)
+	return group
+}
+
+// see shows a pod to the scheduler and to the plugin; old is nil for a new one.
+func (p *play) see(old, pod *corev1.Pod) *corev1.Pod {
+	p.t.Helper()
+	if err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
+		p.t.Fatal(err)
+	}
+	p.podChanged(p.logger, old, pod)
+	return pod
+}
+
+func (p *play) wholeNodeMembers(n int) []*corev1.Pod {
+	p.t.Helper()
+	pods := testPods(n, 8, func(w *st.PodWrapper) *st.PodWrapper {
+		return w.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test")
+	})
+	for _, pod := range pods {
+		p.see(nil, pod)
+	}
+	return pods
+}
+
+// turn gives a member its turn up to PreFilter and returns its node, or why it has none.
+func (p *play) turn(pod *corev1.Pod) (node, why string) {
+	p.t.Helper()
+	result, status := p.PreFilter(p.ctx, framework.NewCycleState(), pod, p.nodes)
+	if status.Code() == fwk.Error {
+		p.t.Fatal(status.AsError())
+	}
+	if !status.IsSuccess() {
+		return "", status.Message()
+	}
+	return result.NodeNames.UnsortedList()[0], ""
+}
+
+// follow gives a member its whole turn, and says whether it may bind now.
+func (p *play) follow(pod *corev1.Pod) (binds bool) {
+	p.t.Helper()
+	node, why := p.turn(pod)
+	if why != "" {
+		p.t.Fatalf("%s: %s", pod.Name, why)
+	}
+	if status := p.Reserve(p.ctx, nil, pod, node); !status.IsSuccess() {
+		p.t.Fatalf("%s: %v", pod.Name, status)
+	}
+	status, wait := p.Permit(p.ctx, nil, pod, node)
+	if status.Code() == fwk.Wait {
+		p.handle.AddWaitingPod(pod, map[string]time.Duration{Name: wait})
+		return false
+	}
+	if !status.IsSuccess() {
+		p.t.Fatalf("%s: %v", pod.Name, status)
+	}
+	return true
+}
+
+// inLine returns who was put in line since the last call.
+func (p *play) inLine() []string {
+	names := slices.Sorted(maps.Keys(p.activated))
+	clear(p.activated)
+	return names
+}
+
+func (p *play) mustBeInLine(want ...string) {
+	p.t.Helper()
+	if got := p.inLine(); !slices.Equal(got, want) {
+		p.t.Fatalf("in line: %v, want %v", got, want)
+	}
+}
+
+func with(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
+	changed := pod.DeepCopy()
+	change(changed)
+	return changed
+}
+
+func TestMemberBeforeLastIsRejected(t *testing.T) {
+	p := newPlay(t, testNodes(3, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(3)
+	p.follow(pods[0])
+	p.follow(pods[1])
+	// Rejected and away, but not unreserved yet: that may take other plugins a while.
+	p.handle.GetWaitingPod(pods[0].UID).Reject("test", "preempted")
+	p.handle.WaitOnPermit(p.ctx, pods[0])
+	node, _ := p.turn(pods[2])
+	p.Reserve(p.ctx, nil, pods[2], node)
+	if status, _ := p.Permit(p.ctx, nil, pods[2], node); !status.IsRejected() {
+		t.Fatalf("the last member binds beside a rejected one: %v", status)
+	}
+	p.Unreserve(p.ctx, nil, pods[2], node)
+	p.Unreserve(p.ctx, nil, pods[0], node)
+	if status := p.handle.WaitOnPermit(p.ctx, pods[1]); !status.IsRejected() {
+		t.Fatalf("the other member binds: %v", status)
+	}
+	// It may not be counted on, although it is not unreserved yet.
+	p.clock.Step(firstRetry)
+	if p.turn(pods[0]); len(p.gangs.byKey[testKey].commit.seats) != 3 {
+		t.Errorf("planned for %d members, want 3", len(p.gangs.byKey[testKey].commit.seats))
+	}
+}
+
+func TestCommitIsBounded(t *testing.T) {
+	p := newPlay(t, testNodes(3, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(3)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	p.inLine()
+	p.clock.Step(time.Minute)
+	if held := p.gangs.held(types.NamespacedName{}, 0); len(held) != 0 {
+		t.Fatalf("%d seats are held for members that never come", len(held))
+	}
+	if _, why := p.turn(pods[0]); why == "" {
+		t.Error("planned again at once")
+	}
+	p.clock.Step(firstRetry)
+	p.mustBeInLine("ns/m-0")
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Error(why)
+	}
+}
+
+// Whatever becomes of a member, the gang it was part of does not wait for it.
+func TestMemberThatWaitsNoMore(t *testing.T) {
+	now := metav1.Now()
+	for name, end := range map[string]func(p *play, pod *corev1.Pod){
+		"deleted": func(p *play, pod *corev1.Pod) { p.podDeleted(p.logger, pod) },
+		"being deleted": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.DeletionTimestamp = &now }))
+		},
+		"failed": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }))
+		},
+		"bound by somebody else": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.Spec.NodeName = "n0" }))
+		},
+		"made again under its name": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.UID = "another" }))
+		},
+		"no longer a member": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { delete(pod.Labels, v1alpha1.GroupLabel) }))
+		},
+	} {
+		for member := range 3 {
+			t.Run(fmt.Sprintf("member %d of a refused gang is %s", member, name), func(t *testing.T) {
+				p := newPlay(t, testNodes(1, 8)...)
+				p.group(2)
+				pods := p.wholeNodeMembers(3)
+				if _, why := p.turn(pods[0]); why == "" {
+					t.Fatal("two members on one node")
+				}
+				p.inLine()
+				end(p, pods[member])
+				line := p.inLine()
+				if len(line) == 0 {
+					t.Fatal("nobody tries again")
+				}
+				tries := p.activatedMember(line[0])
+				if v := p.gangs.verdictFor(testKey, tries.UID); v.refused != nil {
+					t.Errorf("%s is in line, and refused unheard", line[0])
+				}
+			})
+		}
+		t.Run("member of a commit is "+name, func(t *testing.T) {
+			p := newPlay(t, testNodes(3, 8)...)
+			p.group(3)
+			pods := p.wholeNodeMembers(3)
+			p.follow(pods[0])
+			end(p, pods[1])
+			if held := p.gangs.held(types.NamespacedName{}, 0); len(held) != 0 {
+				t.Errorf("%d seats are held", len(held))
+			}
+			if status := p.handle.WaitOnPermit(p.ctx, pods[0]); !status.IsRejected() {
+				t.Errorf("a reserved member: %v", status)
+			}
+		})
+	}
+}
+
+// activatedMember returns the pod of that name as the scheduler sees it.
+func (p *play) activatedMember(key string) *corev1.Pod {
+	p.t.Helper()
+	obj, ok, err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetStore().GetByKey(key)
+	if err != nil || !ok {
+		p.t.Fatalf("no pod %s: %v", key, err)
+	}
+	return obj.(*corev1.Pod)
+}
+
+func TestPodGroupThatChangesDuringACommit(t *testing.T) {
+	for name, change := range map[string]func(p *play, group *v1alpha1.PodGroup){
+		"deleted": func(p *play, group *v1alpha1.PodGroup) {
+			if err := p.groups.Delete(group); err != nil {
+				p.t.Fatal(err)
+			}
+			p.groupDeleted(p.logger, group)
+		},
+		"asks for more": func(p *play, group *v1alpha1.PodGroup) {
+			more := group.DeepCopy()
+			more.Spec.MinMember++
+			if err := p.groups.Update(more); err != nil {
+				p.t.Fatal(err)
+			}
+			p.groupChanged(p.logger, group, more)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, testNodes(3, 8)...)
+			group := p.group(2)
+			pods := p.wholeNodeMembers(2)
+			p.follow(pods[0])
+			change(p, group)
+			if _, why := p.turn(pods[1]); why == "" {
+				t.Error("the plan is still followed")
+			}
+			if status := p.handle.WaitOnPermit(p.ctx, pods[0]); !status.IsRejected() {
+				t.Errorf("a reserved member: %v", status)
+			}
+		})
+		t.Run(name+" while the gang is planned", func(t *testing.T) {
+			p := newPlay(t, testNodes(3, 8)...)
+			group := p.group(2)
+			pods := p.wholeNodeMembers(2)
+			change(p, group) // its event comes before the commit
+			p.begin(p.logger, testKey, testCommit(2))
+			for i, s := range p.gangs.byKey[testKey].commit.inOrder() {
+				s.pod = pods[i]
+			}
+			p.checkStillThere(p.ctx, testKey, group, p.gangs.byKey[testKey].commit)
+			if p.gangs.byKey[testKey].commit != nil {
+				t.Error("the commit goes on")
+			}
+		})
+	}
+}
+
+// The queue keeps events for the member whose turn it is; another one might never hear of them.
+func TestWhoseTurnItIsTriesAgain(t *testing.T) {
+	p := newPlay(t, testNodes(1, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[1]); why == "" {
+		t.Fatal("two members on one node")
+	}
+	for i, want := range []fwk.QueueingHint{fwk.QueueSkip, fwk.Queue} {
+		if got, _ := p.nodeHelps(p.logger, pods[i], nil, testNode("n9", 8).Obj()); got != want {
+			t.Errorf("member %d, after a node came: %v, want %v", i, got, want)
+		}
+	}
+	// A member that tolerates more now knows better than the one before it.
+	if hint, _ := p.memberChanged(p.logger, pods[0], nil, nil); hint != fwk.Queue || p.gangs.refusalOf(testKey).representative != pods[0].UID {
+		t.Errorf("%v, %+v", hint, p.gangs.refusalOf(testKey))
+	}
+}
+
+// A gang that held places for members that were not reserved yet leaves no pod event behind.
+func TestGangsRefusedForAnother(t *testing.T) {
+	p := newPlay(t, testNodes(2, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	other := types.NamespacedName{Namespace: "ns", Name: "other"}
+	waiting := p.see(nil, testPod(9, 8).Label(v1alpha1.GroupLabel, other.Name).SchedulerName("test").Obj())
+	p.gangs.refuse(other, &refusal{representative: waiting.UID})
+	p.inLine()
+	p.podDeleted(p.logger, pods[1])
+	p.mustBeInLine("ns/m-9")
+}
+
+func TestNominationsOfRefusedMembersAreCleared(t *testing.T) {
+	p := newPlay(t, testNodes(1, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[0]); why == "" {
+		t.Fatal("two members on one node")
+	}
+	result, status := p.PostFilter(p.ctx, nil, pods[0], framework.NewDefaultNodeToStatus())
+	if status.Code() != fwk.UnschedulableAndUnresolvable || result.Mode() != fwk.ModeOverride || result.NominatedNodeName != "" {
+		t.Errorf("%+v, %v", result, status)
+	}
+}
+
+func TestMemberThatIsPlannedAnewKeepsItsPlace(t *testing.T) {
+	p := newPlay(t, testNodes(3, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	result, _ := p.PostFilter(p.ctx, nil, pods[0], framework.NewDefaultNodeToStatus())
+	if node := p.gangs.verdictFor(testKey, pods[0].UID).node; node == "" || result.NominatedNodeName != node {
+		t.Errorf("nominated on %q, planned on %q", result.NominatedNodeName, node)
+	}
+}
+
+func TestShareOf(t *testing.T) {
+	for _, tc := range []struct {
+		value       int64
+		part, whole int
+		want        int64
+	}{
+		{10, 1, 3, 3},
+		{1<<63 - 1, 0, 7, 0},
+		{1<<63 - 1, 7, 7, 1<<63 - 1},
+		{1<<63 - 1, 1, 2, 1<<62 - 1},
+	} {
+		if got := shareOf(tc.value, tc.part, tc.whole); got != tc.want {
+			t.Errorf("%d of %d of %d: got %d, want %d", tc.part, tc.whole, tc.value, got, tc.want)
+		}
+	}
+}
