@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -31,6 +32,8 @@ type classKey struct {
 	Nodes    nodeRequirements
 	Requests []planner.Amount
 	Priority int32
+	// Labels are those that pods on the nodes ask about to keep others away.
+	Labels map[string]string `json:",omitempty"`
 }
 
 // newDemand describes the pods, given in rank order, of which at least min must be placed, beside
@@ -40,7 +43,7 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 	d.Members = make([]int, len(pods))
 	d.Min = min
 	d.Placed = c.nodeIDs(placed)
-	classes := map[string]int{}
+	classes, repelled := map[string]int{}, c.repelledLabels()
 	for i, pod := range pods {
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
@@ -50,7 +53,7 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		d.exact = d.exact || needsExact(pod)
 		requests := c.requests(info)
 		requirements := requirementsOf(pod)
-		key, err := json.Marshal(classKey{requirements, requests, corev1Priority(pod)})
+		key, err := json.Marshal(classKey{requirements, requests, corev1Priority(pod), pick(pod.Labels, repelled)})
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
 		}
@@ -65,6 +68,34 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		d.Members[i] = class
 	}
 	return d, nil
+}
+
+// repelledLabels are the keys of the labels by which pods on the nodes keep others away from
+// themselves. Members that differ in other labels only, an index for one, are alike.
+func (c *cluster) repelledLabels() sets.Set[string] {
+	keys := sets.New[string]()
+	for _, info := range c.infoByID {
+		for _, pod := range info.GetPodsWithRequiredAntiAffinity() {
+			for _, term := range pod.GetRequiredAntiAffinityTerms() {
+				requirements, _ := term.Selector.Requirements()
+				for _, r := range requirements {
+					keys.Insert(r.Key())
+				}
+			}
+		}
+	}
+	return keys
+}
+
+// pick returns the labels with these keys.
+func pick(labels map[string]string, keys sets.Set[string]) map[string]string {
+	picked := map[string]string{}
+	for key := range keys {
+		if value, ok := labels[key]; ok {
+			picked[key] = value
+		}
+	}
+	return picked
 }
 
 // requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of

@@ -175,6 +175,12 @@ func TestPlanOverRealFilters(t *testing.T) {
 			nodes: testNodes(2, 8), min: 2, members: testPods(2, 8, nil),
 			refused: "room for 1; of 2 nodes: 1 refused by InterPodAffinity",
 		},
+		"members that another pod tells apart by a label": {
+			pods: []*corev1.Pod{st.MakePod().Namespace("ns").Name("hermit").UID("hermit").Node("n0").
+				PodAntiAffinityExists("worker", "kubernetes.io/hostname", st.PodAntiAffinityWithRequiredReq).Obj()},
+			nodes: testNodes(2, 8), min: 2, members: []*corev1.Pod{testPod(0, 1).Obj(), testPod(1, 1).Label("worker", "").Obj()},
+			want: []string{"n1", "n1"},
+		},
 		"members that keep apart from each other": {
 			nodes: testNodes(3, 8), min: 3, members: testPods(3, 1, func(p *st.PodWrapper) *st.PodWrapper {
 				return p.PodAntiAffinityExists("app", "kubernetes.io/hostname", st.PodAntiAffinityWithRequiredReq)
