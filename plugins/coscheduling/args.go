@@ -25,9 +25,10 @@ const maxPermitWait = 15 * time.Minute
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// PermitWaitingTimeSeconds is how long reserved members may wait for the rest of their gang, in
-	// seconds, where the PodGroup sets no scheduleTimeoutSeconds. From 1 to 900, the longest the
-	// framework allows; 60 by default.
+	// PermitWaitingTimeSeconds is how long a gang that is planned may take until the last of its
+	// members is reserved, in seconds, where the PodGroup sets no scheduleTimeoutSeconds. From 1 to
+	// 900, the longest the framework allows, less a few seconds in which the gang is let go; 60 by
+	// default.
 	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
 
 	// TopologyLevels are the node labels that describe where a node stands, outermost first. A gang

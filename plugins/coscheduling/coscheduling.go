@@ -193,7 +193,7 @@ func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *co
 }
 
 // Permit lets the gang bind when its last member is reserved; until then members wait, for no
-// longer than the PodGroup's scheduleTimeoutSeconds.
+// longer than their commit lasts.
 func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) (*fwk.Status, time.Duration) {
 	key, ok := podgroup.Key(pod)
 	if !ok {

@@ -205,6 +205,13 @@ func TestPlanOverRealFilters(t *testing.T) {
 			}),
 			want: []string{"n0", "n1", "n0", "n1"},
 		},
+		"a sum of requests that is too large for an integer": {
+			// NodeResourcesFit takes it for nothing requested.
+			nodes: testNodes(1, 8), min: 1, members: testPods(1, 1, func(p *st.PodWrapper) *st.PodWrapper {
+				return p.Req(map[corev1.ResourceName]string{"memory": "9223372036854775807"}).Req(map[corev1.ResourceName]string{"memory": "9223372036854775807"})
+			}),
+			want: []string{"n0"},
+		},
 		"surplus members go as far as there is room": {
 			nodes: testNodes(2, 8), min: 1, members: testPods(3, 8, nil),
 			want: []string{"n0", "n1", ""},

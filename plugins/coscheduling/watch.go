@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -130,6 +131,7 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 		ours := pl.gangs.arrived(key, pod.UID)
 		pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 		pl.settle(logger, key)
+		pl.correct(key)
 		if bound := old == nil || podgroup.StateOf(old) == podgroup.Waiting; bound && !ours || podgroup.StateOf(pod) == podgroup.Succeeded {
 			pl.activateRepresentative(logger, key) // less to place than the verdict was passed on
 		}
@@ -158,6 +160,7 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 		return // a status, often our own
 	}
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	pl.correct(key)
 	if old != nil && old.Spec.MinMember < group.Spec.MinMember {
 		pl.groupWithdrawn(logger, key, group)
 	}
@@ -178,6 +181,18 @@ func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGrou
 func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
 	if pl.gangs.becameComplete(key, func() bool { return pl.incomplete(key) == "" }) {
 		pl.activateMembers(logger, key)
+	}
+}
+
+// correct takes back a refusal that the PodGroup still shows although the gang has its places by now:
+// from another scheduler, or from one that died before it could say so.
+func (pl *Coscheduling) correct(key types.NamespacedName) {
+	group := pl.group(key)
+	if group == nil || !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionUnschedulable) {
+		return
+	}
+	if counts := pl.members.Get(key); counts.Bound+counts.Finished >= max(int(group.Spec.MinMember), 1) {
+		pl.report.admitted(key)
 	}
 }
 

@@ -396,6 +396,21 @@ func TestMemberThatIsPlannedAnewKeepsItsPlace(t *testing.T) {
 	}
 }
 
+func TestRefusalIsTakenBackWhenTheGangHasItsPlaces(t *testing.T) {
+	p := newPlay(t, testNodes(2, 8)...)
+	group := p.group(2)
+	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionUnschedulable, Status: metav1.ConditionTrue}}
+	for i, pod := range p.wholeNodeMembers(2) {
+		if _, said := p.report.wanted[testKey]; said {
+			t.Errorf("taken back with %d of 2 placed", i)
+		}
+		p.see(pod, with(pod, func(pod *corev1.Pod) { pod.Spec.NodeName = fmt.Sprintf("n%d", i) }))
+	}
+	if w := p.report.wanted[testKey]; w.reason != ReasonPlaced {
+		t.Errorf("says %+v", w)
+	}
+}
+
 func TestShareOf(t *testing.T) {
 	for _, tc := range []struct {
 		value       int64
