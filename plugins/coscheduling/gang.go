@@ -5,13 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/muster-sched/muster/podgroup"
-	"github.com/muster-sched/muster/podgroup/planner"
 )
 
 // gangs is what the plugin remembers about gangs between scheduling cycles. Its methods only
@@ -38,26 +33,6 @@ type gang struct {
 	failures int
 	// complete is whether the gang could be planned when its members or PodGroup last changed.
 	complete bool
-}
-
-// commit is a plan and how far its members have followed it. No member binds before all of them
-// are reserved.
-type commit struct {
-	seats     map[types.UID]*seat
-	reserved  int
-	priority  int32
-	replanned bool
-	// surplus is set if the gang has its minimum without the members of this commit.
-	surplus bool
-}
-
-// seat is the place of one member in a commit.
-type seat struct {
-	pod      *corev1.Pod
-	info     fwk.PodInfo
-	node     string
-	requests []planner.Amount
-	reserved bool
 }
 
 // refusal is a verdict on a whole gang. Only its representative is tried again; the other members
@@ -266,33 +241,6 @@ func (g *gangs) becameComplete(key types.NamespacedName, complete func() bool) b
 	return is && !was
 }
 
-// released is a commit that was let go: its seats in rank order, what to tell their members, and
-// how often in a row this happened.
-type released struct {
-	seats    []*seat
-	message  string
-	failures int
-	surplus  bool
-}
-
-func (x *gang) release(message string) *released {
-	c := x.commit
-	x.failures++
-	r := &released{message: message, failures: x.failures, seats: c.inOrder(), surplus: c.surplus}
-	members := sets.New[types.UID]()
-	for uid, s := range c.seats {
-		members.Insert(uid)
-		if s.reserved {
-			// Its place is as good as lost: nobody may count on it until it comes back.
-			delete(x.placed, uid)
-			x.leaving.Insert(uid)
-		}
-	}
-	x.commit = nil
-	x.refusal = &refusal{message: message, representative: r.seats[0].pod.UID, members: members, resting: true}
-	return r
-}
-
 // rested ends the rest of a gang that was let go for the given number of times in a row. It returns
 // the members that the scheduler has not taken back yet.
 func (g *gangs) rested(key types.NamespacedName, failures int) (leaving []types.UID) {
@@ -308,16 +256,6 @@ func (g *gangs) rested(key types.NamespacedName, failures int) (leaving []types.
 		x.refusal = &r
 	}
 	return sets.List(x.leaving)
-}
-
-// inOrder returns the seats in rank order.
-func (c *commit) inOrder() []*seat {
-	seats := make([]*seat, 0, len(c.seats))
-	for _, s := range c.seats {
-		seats = append(seats, s)
-	}
-	slices.SortFunc(seats, func(a, b *seat) int { return podgroup.CompareMembers(a.pod, b.pod) })
-	return seats
 }
 
 // replan takes the unreserved seats out of a commit that has not been planned anew before, and

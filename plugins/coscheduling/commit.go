@@ -1,0 +1,70 @@
+package coscheduling
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// commit is a plan and how far its members have followed it. No member binds before all of them
+// are reserved.
+type commit struct {
+	seats     map[types.UID]*seat
+	reserved  int
+	priority  int32
+	replanned bool
+	// surplus is set if the gang has its minimum without the members of this commit.
+	surplus bool
+}
+
+// seat is the place of one member in a commit.
+type seat struct {
+	pod      *corev1.Pod
+	info     fwk.PodInfo
+	node     string
+	requests []planner.Amount
+	reserved bool
+}
+
+// inOrder returns the seats in rank order.
+func (c *commit) inOrder() []*seat {
+	seats := make([]*seat, 0, len(c.seats))
+	for _, s := range c.seats {
+		seats = append(seats, s)
+	}
+	slices.SortFunc(seats, func(a, b *seat) int { return podgroup.CompareMembers(a.pod, b.pod) })
+	return seats
+}
+
+// released is a commit that was let go: its seats in rank order, what to tell their members, and
+// how often in a row this happened.
+type released struct {
+	seats    []*seat
+	message  string
+	failures int
+	surplus  bool
+}
+
+func (x *gang) release(message string) *released {
+	c := x.commit
+	x.failures++
+	r := &released{message: message, failures: x.failures, seats: c.inOrder(), surplus: c.surplus}
+	members := sets.New[types.UID]()
+	for uid, s := range c.seats {
+		members.Insert(uid)
+		if s.reserved {
+			// Its place is as good as lost: nobody may count on it until it comes back.
+			delete(x.placed, uid)
+			x.leaving.Insert(uid)
+		}
+	}
+	x.commit = nil
+	x.refusal = &refusal{message: message, representative: r.seats[0].pod.UID, members: members, resting: true}
+	return r
+}
