@@ -93,6 +93,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	need := max(int(group.Spec.MinMember)-c.present, 1)
 	if len(c.waiting) < need && c.unseen > 0 {
 		// The last of them to be seen finds all of them.
+		pl.gangs.cameEarly(key, pod)
 		return "", fmt.Sprintf("%d members of PodGroup %q are yet to be seen by the scheduler", c.unseen, key.Name), nil
 	}
 	refuse := func(reason, why string, e *planner.Explanation) (string, string, error) {
@@ -288,8 +289,9 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	if e != nil {
 		r.short, r.learned = shortOf(e), e.Learned
 	}
-	pl.gangs.refuse(key, r)
+	early := pl.gangs.refuse(key, r)
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", why)
+	pl.activatePods(klog.FromContext(ctx), early...) // they say the same on their pods
 	if c.present < int(group.Spec.MinMember) {
 		pl.report.refused(key, reason, why)
 	}

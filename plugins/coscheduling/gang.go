@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 )
@@ -31,6 +32,9 @@ type gang struct {
 	leaving sets.Set[types.UID]
 	// failures counts the commits let go since the last one that succeeded.
 	failures int
+	// early are members whose turn came before the scheduler saw enough of the others. They have no
+	// verdict yet.
+	early []*corev1.Pod
 	// complete is whether the gang could be planned when its members or PodGroup last changed.
 	complete bool
 }
@@ -106,15 +110,25 @@ func (g *gangs) begin(key types.NamespacedName, c *commit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := g.get(key)
-	x.commit, x.refusal = c, nil
+	x.commit, x.refusal, x.early = c, nil, nil
 }
 
-// refuse records a verdict.
-func (g *gangs) refuse(key types.NamespacedName, r *refusal) {
+// refuse records a verdict, and returns the members that came too early for one.
+func (g *gangs) refuse(key types.NamespacedName, r *refusal) (early []*corev1.Pod) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := g.get(key)
+	early, x.early = x.early, nil
 	x.commit, x.refusal = nil, r
+	return early
+}
+
+// cameEarly notes a member that comes back for the verdict on its gang.
+func (g *gangs) cameEarly(key types.NamespacedName, pod *corev1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.get(key)
+	x.early = append(x.early, pod)
 }
 
 // reserve takes a member's seat. It reports false if the member has no seat on that node, because

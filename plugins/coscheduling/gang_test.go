@@ -331,3 +331,24 @@ func TestNoMemberBindsAlone(t *testing.T) {
 		})
 	})
 }
+
+// A member whose turn came before the others were seen comes back for the verdict, and only once.
+func TestEarlyMembersGetTheVerdict(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "early", UID: uid(0)}}
+	g := newGangs()
+	g.cameEarly(testKey, pod)
+	if v := g.verdictFor(testKey, uid(1)); v != (verdict{}) {
+		t.Errorf("a member that came early decided for the gang: %+v", v)
+	}
+	if early := g.refuse(testKey, &refusal{representative: uid(1)}); len(early) != 1 || early[0] != pod {
+		t.Errorf("came early: %v", early)
+	}
+	if early := g.refuse(testKey, &refusal{representative: uid(1)}); len(early) != 0 {
+		t.Errorf("came early to the second verdict: %v", early)
+	}
+	g.cameEarly(testKey, pod)
+	g.begin(testKey, testCommit(1))
+	if early := g.refuse(testKey, &refusal{}); len(early) != 0 {
+		t.Errorf("came early before a commit: %v", early)
+	}
+}

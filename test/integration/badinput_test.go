@@ -202,7 +202,7 @@ func TestExplanationNamesWhatIsShortAndWhatIsInTheWay(t *testing.T) {
 				said = said || c.Type == corev1.PodScheduled && c.Reason == corev1.PodReasonUnschedulable && strings.Contains(c.Message, why)
 			}
 			if !said {
-				return p.Name + " does not say so"
+				return fmt.Sprintf("%s does not say so but %+v; PodGroup says %s", p.Name, p.Status.Conditions, s.conditions(s.namespace, "gang"))
 			}
 		}
 		return ""
