@@ -40,6 +40,12 @@ test-unit: ## Run unit and property tests, the scheduling core under the race de
 test-integration: ## Run the tests against a real API server, scheduler and controllers.
 	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -v -timeout 15m ./test/...
 
+.PHONY: conformance
+conformance: ## Record again what Kubeflow Trainer's own library makes, and compare (compiles Kubernetes 1.36).
+	cd hack/conformance && $(GO) run ./generate
+	git diff --exit-code -- trainer/testdata
+	$(GO) test -vet=off -v -run KubeflowTrainer ./trainer
+
 .PHONY: bench
 bench: ## Measure the planner.
 	$(GO) test -vet=off -run '^$$' -bench . -benchmem ./podgroup/planner
