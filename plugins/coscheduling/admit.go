@@ -281,9 +281,9 @@ func (pl *Coscheduling) newSeat(d *demand, member int, node planner.NodeID) *sea
 // refuse turns the gang away as one. The member whose turn it is stands for all of them: the
 // scheduler's queue keeps for it the events that happened while the gang was being planned.
 func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason, why string, e *planner.Explanation) {
-	members := sets.New[types.UID]()
+	members := map[types.UID]version{}
 	for _, p := range c.waiting {
-		members.Insert(p.UID)
+		members[p.UID] = versionOf(p)
 	}
 	r := &refusal{message: why, representative: turn, members: members}
 	if e != nil {

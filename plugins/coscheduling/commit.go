@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-sched/muster/podgroup"
@@ -15,10 +14,12 @@ import (
 // commit is a plan and how far its members have followed it. No member binds before all of them
 // are reserved.
 type commit struct {
-	seats     map[types.UID]*seat
-	reserved  int
-	priority  int32
-	replanned bool
+	seats    map[types.UID]*seat
+	reserved int
+	priority int32
+	// replanned is how many members were reserved when the commit was last planned anew, plus one; 0
+	// if it never was.
+	replanned int
 	// surplus is set if the gang has its minimum without the members of this commit.
 	surplus bool
 }
@@ -55,9 +56,9 @@ func (x *gang) release(message string) *released {
 	c := x.commit
 	x.failures++
 	r := &released{message: message, failures: x.failures, seats: c.inOrder(), surplus: c.surplus}
-	members := sets.New[types.UID]()
+	members := map[types.UID]version{}
 	for uid, s := range c.seats {
-		members.Insert(uid)
+		members[uid] = versionOf(s.pod)
 		if s.reserved {
 			// Its place is as good as lost: nobody may count on it until it comes back.
 			delete(x.placed, uid)

@@ -114,7 +114,7 @@ func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod
 		return only(v.node), nil
 	case v.busy:
 		return nil, unresolvable("the rest of the gang is being placed; this member comes after it")
-	case v.refused != nil:
+	case v.refused != nil && v.refused.holds(pod):
 		return nil, unresolvable(v.refused.message)
 	}
 	node, why, err := pl.admit(ctx, key, pod, nodes)
@@ -154,7 +154,7 @@ func (pl *Coscheduling) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.
 }
 
 // PostFilter runs when a member was refused its place. A gang that is being committed is planned
-// once more around the members that are reserved already, or else let go as a whole. It always
+// anew around the members that are reserved already, or else let go as a whole. It always
 // ends the chain, so that no pod is evicted for a single member.
 func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Key(pod)

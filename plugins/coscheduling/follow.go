@@ -170,12 +170,12 @@ func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName
 		pl.letGo(logger, key, r)
 	}
 	refused := pl.gangs.refusalOf(key)
-	if refused == nil || !refused.members.Has(uid) {
+	if refused == nil || !refused.passedOn(uid) {
 		return
 	}
 	if refused.representative == uid {
 		for _, m := range pl.members.Members(key) {
-			if m.State == podgroup.Waiting && refused.members.Has(m.UID) && m.UID != uid {
+			if m.State == podgroup.Waiting && refused.passedOn(m.UID) && m.UID != uid {
 				pl.gangs.elect(key, uid, m.UID)
 				break
 			}

@@ -45,7 +45,7 @@ type refusal struct {
 	message        string
 	representative types.UID
 	// members are the waiting members that the verdict was passed on.
-	members sets.Set[types.UID]
+	members map[types.UID]version
 	// short are the resources whose release could help, or nil if any change could.
 	short sets.Set[string]
 	// learned is set if a Filter plugin had a part in it, so that other changes could help too.
@@ -55,9 +55,32 @@ type refusal struct {
 	resting bool
 }
 
+// version tells whether a pod's own rules changed since a verdict: its spec, or the resource claims
+// that were made for it.
+type version struct {
+	generation int64
+	claims     int
+}
+
+func versionOf(pod *corev1.Pod) version {
+	return version{pod.Generation, len(pod.Status.ResourceClaimStatuses)}
+}
+
+// passedOn reports whether the verdict was passed on a member.
+func (r *refusal) passedOn(uid types.UID) bool {
+	_, ok := r.members[uid]
+	return ok
+}
+
 // forMember reports whether the verdict keeps a member from having its gang planned.
 func (r *refusal) forMember(uid types.UID) bool {
-	return r.members.Has(uid) && (r.resting || r.representative != uid)
+	return r.passedOn(uid) && (r.resting || r.representative != uid)
+}
+
+// holds reports whether the verdict still holds for a pod that it was passed on. A pod whose own
+// rules changed may change it.
+func (r *refusal) holds(pod *corev1.Pod) bool {
+	return r.resting || r.members[pod.UID] == versionOf(pod)
 }
 
 func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} }
@@ -272,16 +295,17 @@ func (g *gangs) rested(key types.NamespacedName, failures int) (leaving []types.
 	return sets.List(x.leaving)
 }
 
-// replan takes the unreserved seats out of a commit that has not been planned anew before, and
-// returns them and the nodes of the reserved ones. It reports false if the commit must be let go.
+// replan takes the unreserved seats out of a commit, and returns them and the nodes of the reserved
+// ones. It reports false if no member was reserved since the commit was last planned anew: another
+// plan would end the same way, and the commit must be let go.
 func (g *gangs) replan(key types.NamespacedName, uid types.UID) (open []*seat, taken []string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, known := g.byKey[key]
-	if !known || x.commit == nil || x.commit.seats[uid] == nil || x.commit.replanned {
+	if !known || x.commit == nil || x.commit.seats[uid] == nil || x.commit.replanned > x.commit.reserved {
 		return nil, nil, false
 	}
-	x.commit.replanned = true
+	x.commit.replanned = x.commit.reserved + 1
 	for _, s := range x.commit.inOrder() {
 		if s.reserved {
 			taken = append(taken, s.node)

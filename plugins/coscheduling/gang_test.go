@@ -33,7 +33,7 @@ func TestVerdicts(t *testing.T) {
 	if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
 		t.Errorf("unknown gang: %+v, want a plan to be made", v)
 	}
-	r := &refusal{message: "no", representative: uid(0), members: sets.New(uid(0), uid(1))}
+	r := &refusal{message: "no", representative: uid(0), members: map[types.UID]version{uid(0): {}, uid(1): {}}}
 	g.refuse(testKey, r)
 	for member, want := range map[int]*refusal{
 		0: nil, // the representative tries again
@@ -183,7 +183,7 @@ func TestNobodyBindsBesideARejectedMember(t *testing.T) {
 	}
 }
 
-func TestReplanOnlyOnce(t *testing.T) {
+func TestReplanOnceForEachReservedMember(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
 	g.reserve(testKey, uid(0), "0")
@@ -200,7 +200,11 @@ func TestReplanOnlyOnce(t *testing.T) {
 		t.Errorf("after the new plan: %+v", v)
 	}
 	if _, _, ok := g.replan(testKey, uid(1)); ok {
-		t.Error("planned anew twice")
+		t.Error("planned anew twice with the same members reserved")
+	}
+	g.reserve(testKey, uid(1), "9")
+	if open, taken, ok := g.replan(testKey, uid(2)); !ok || len(open) != 1 || len(taken) != 2 {
+		t.Errorf("after another member was reserved: open %v, taken %v, %v", open, taken, ok)
 	}
 }
 
@@ -226,7 +230,7 @@ func TestHeldSeats(t *testing.T) {
 
 func TestRepresentativeIsReplaced(t *testing.T) {
 	g := newGangs()
-	g.refuse(testKey, &refusal{representative: uid(0), members: sets.New(uid(0), uid(1))})
+	g.refuse(testKey, &refusal{representative: uid(0), members: map[types.UID]version{uid(0): {}, uid(1): {}}})
 	g.elect(testKey, uid(5), uid(1)) // somebody else's business
 	if r := g.refusalOf(testKey); r.representative != uid(0) {
 		t.Error("replaced although it is still there")
@@ -350,5 +354,28 @@ func TestEarlyMembersGetTheVerdict(t *testing.T) {
 	g.begin(testKey, testCommit(1))
 	if early := g.refuse(testKey, &refusal{}); len(early) != 0 {
 		t.Errorf("came early before a commit: %v", early)
+	}
+}
+
+func TestVerdictHoldsUntilThePodChanges(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid(0), Generation: 1}}
+	r := &refusal{members: map[types.UID]version{uid(0): versionOf(pod)}}
+	for name, change := range map[string]func(*corev1.Pod){
+		"its spec": func(p *corev1.Pod) { p.Generation++ },
+		"its claims": func(p *corev1.Pod) {
+			p.Status.ResourceClaimStatuses = []corev1.PodResourceClaimStatus{{Name: "device"}}
+		},
+	} {
+		changed := pod.DeepCopy()
+		changed.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Message: "no"}}
+		if r.resting = false; !r.holds(changed) {
+			t.Error("a condition is no change of rules")
+		}
+		if change(changed); r.holds(changed) {
+			t.Errorf("%s changed, and the verdict still holds", name)
+		}
+		if r.resting = true; !r.holds(changed) {
+			t.Errorf("%s changed, and the gang does not rest", name)
+		}
 	}
 }

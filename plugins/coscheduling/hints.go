@@ -115,7 +115,7 @@ func (pl *Coscheduling) memberChanged(_ klog.Logger, pod *corev1.Pod, _, _ any) 
 	if !ok {
 		return fwk.QueueSkip, nil
 	}
-	if r := pl.gangs.refusalOf(key); r != nil && r.members.Has(pod.UID) {
+	if r := pl.gangs.refusalOf(key); r != nil && r.passedOn(pod.UID) {
 		pl.gangs.elect(key, r.representative, pod.UID)
 	}
 	return fwk.Queue, nil

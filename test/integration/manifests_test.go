@@ -373,29 +373,14 @@ func (s *scene) volumeIsBound(node string, as func(*corev1.Pod)) {
 // deviceIsAllocated: a resource claim is allocated by the scheduler.
 func (s *scene) deviceIsAllocated(node string, as func(*corev1.Pod)) {
 	s.Helper()
-	driver := "devices.example.com"
-	class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + ".example.com"}}
-	slice := &resourcev1.ResourceSlice{
-		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
-		Spec: resourcev1.ResourceSliceSpec{
-			Driver: driver, NodeName: &node,
-			Pool:    resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
-			Devices: []resourcev1.Device{{Name: "device-0"}},
-		},
-	}
+	class := s.devices(node)
 	claim := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "device"},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Name: "device", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class.Name},
+			Name: "device", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class},
 		}}}},
 	}
-	s.must(kube.Create(s.ctx, class))
-	s.must(kube.Create(s.ctx, slice))
 	s.must(kube.Create(s.ctx, claim))
-	s.Cleanup(func() {
-		s.must(client.IgnoreNotFound(kube.Delete(context.Background(), slice)))
-		s.must(client.IgnoreNotFound(kube.Delete(context.Background(), class)))
-	})
 	s.create(s.pod("device", "", 0, as, func(pod *corev1.Pod) {
 		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "device", ResourceClaimName: &claim.Name}}
 		pod.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "device"}}
