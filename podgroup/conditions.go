@@ -16,6 +16,13 @@ import (
 // maxMessage is the longest message, in bytes, that the schema of metav1.Condition accepts.
 const maxMessage = 32768
 
+// RefusesConditions reports whether an API server refused to apply the status of a PodGroup because the
+// installed CustomResourceDefinition has no status.conditions, as scheduler-plugins ships it. The error has no
+// reason of its own: all there is to go by is the wording of server-side apply.
+func RefusesConditions(err error) bool {
+	return err != nil && strings.Contains(err.Error(), ".status.conditions: field not declared in schema")
+}
+
 // scheduledCondition says whether the gang is scheduled and if not, what it waits for: the first thing in the
 // order in which a user would have to put them right. members holds one member for each place.
 func scheduledCondition(group *v1alpha1.PodGroup, members []Member, counts Counts, phase upstream.PodGroupPhase) metav1.Condition {

@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -336,4 +338,20 @@ func TestComputeStatusProperties(t *testing.T) {
 			t.Fatalf("Finished is %v in phase %s", finished, first.Phase)
 		}
 	})
+}
+
+func TestRefusesConditions(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{errors.New("failed to create typed patch object (ns/gang; scheduling.x-k8s.io/v1alpha1, Kind=PodGroup): .status.conditions: field not declared in schema"), true},
+		{errors.New("failed to create typed patch object (ns/gang; scheduling.x-k8s.io/v1alpha1, Kind=PodGroup): .status.other: field not declared in schema"), false},
+		{apierrors.NewInternalError(errors.New("etcd is away")), false},
+	} {
+		if got := RefusesConditions(test.err); got != test.want {
+			t.Errorf("%v: got %v, want %v", test.err, got, test.want)
+		}
+	}
 }

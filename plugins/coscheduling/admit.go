@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -145,7 +146,7 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 	}
 	first := c.waiting[0]
 	for _, p := range c.waiting[1:] {
-		if a, b := corev1Priority(first), corev1Priority(p); a != b {
+		if a, b := corev1helpers.PodPriority(first), corev1helpers.PodPriority(p); a != b {
 			return fmt.Sprintf("all members of a gang need one priority: pod %q has %d, pod %q has %d", first.Name, a, p.Name, b)
 		}
 	}
@@ -160,7 +161,7 @@ func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *d
 		// the gang's own members.
 		pl.handle.DeleteNominatedPodIfExists(pod)
 	}
-	held := pl.gangs.held(key, corev1Priority(d.pods[0]))
+	held := pl.gangs.held(key, corev1helpers.PodPriority(d.pods[0]))
 	for _, s := range held {
 		if id, ok := pl.cluster.Node(s.node); ok {
 			pl.cluster.Take(id, s.requests)
@@ -197,19 +198,14 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 	if len(group.Spec.MinResources) == 0 || c.present >= int(group.Spec.MinMember) {
 		return nil
 	}
-	held := map[corev1.ResourceName]int64{}
+	held := map[planner.Resource]int64{}
 	for _, info := range pl.placedInfos(key) {
 		if info.GetPod().DeletionTimestamp != nil {
 			continue // its replacement needs the same again
 		}
-		r := info.CalculateResource().Resource
-		held[corev1.ResourceCPU] += r.GetMilliCPU()
-		held[corev1.ResourceMemory] += r.GetMemory()
-		held[corev1.ResourceEphemeralStorage] += r.GetEphemeralStorage()
-		for name, value := range r.GetScalarResources() {
-			held[name] += value
+		for _, a := range pl.cluster.requests(info) {
+			held[a.Resource] += a.Value
 		}
-		held[corev1.ResourcePods]++
 	}
 	var out []planner.Amount
 	for _, name := range sets.List(sets.KeySet(group.Spec.MinResources)) {
@@ -218,11 +214,12 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 		if name == corev1.ResourceCPU {
 			value = quantity.MilliValue()
 		}
+		resource := pl.cluster.Resource(string(name))
 		if value > 0 {
-			value -= shareOf(value, c.finished, int(group.Spec.MinMember)) + held[name]
+			value -= shareOf(value, c.finished, int(group.Spec.MinMember)) + held[resource]
 		}
 		if value > 0 {
-			out = append(out, planner.Amount{Resource: pl.cluster.Resource(string(name)), Value: value})
+			out = append(out, planner.Amount{Resource: resource, Value: value})
 		}
 	}
 	return out
@@ -262,7 +259,7 @@ func (pl *Coscheduling) placedInfos(key types.NamespacedName) []fwk.PodInfo {
 }
 
 func (pl *Coscheduling) newCommit(d *demand, plan *planner.Plan) *commit {
-	c := &commit{seats: map[types.UID]*seat{}, priority: corev1Priority(d.pods[0])}
+	c := &commit{seats: map[types.UID]*seat{}, priority: corev1helpers.PodPriority(d.pods[0])}
 	for i, node := range plan.Nodes {
 		if node != planner.NoNode {
 			c.seats[d.pods[i].UID] = pl.newSeat(d, i, node)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -53,7 +54,7 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		d.exact = d.exact || needsExact(pod)
 		requests := c.requests(info)
 		requirements := requirementsOf(pod)
-		key, err := json.Marshal(classKey{requirements, requests, corev1Priority(pod), pick(pod.Labels, repelled)})
+		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled)})
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
 		}
@@ -104,13 +105,6 @@ func pick(labels map[string]string, keys sets.Set[string]) map[string]string {
 func (c *cluster) requests(info fwk.PodInfo) []planner.Amount {
 	amounts := slices.DeleteFunc(c.amounts(info.CalculateResource().Resource), func(a planner.Amount) bool { return a.Value < 0 })
 	return append(amounts, planner.Amount{Resource: c.Resource(podsResource), Value: 1})
-}
-
-func corev1Priority(pod *corev1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 // needsExact reports whether the place of one member may depend on the place of another, or on

@@ -50,7 +50,6 @@ type nodeRequirements struct {
 	Selector    map[string]string    `json:",omitempty"`
 	Affinity    *corev1.NodeSelector `json:",omitempty"`
 	Tolerations []corev1.Toleration  `json:",omitempty"`
-	NodeName    string               `json:",omitempty"`
 }
 
 func requirementsOf(pod *corev1.Pod) nodeRequirements {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -176,7 +177,7 @@ func (r *reporter) apply(ctx context.Context, group *v1alpha1.PodGroup, conditio
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // gone, or another one of its name
-	case err != nil && !apierrors.IsServerTimeout(err) && !apierrors.IsTooManyRequests(err) && apierrors.IsInternalError(err):
+	case podgroup.RefusesConditions(err):
 		// A CRD without status.conditions, as scheduler-plugins ships it, cannot take the condition.
 		r.complains.Do(func() {
 			klog.FromContext(ctx).Error(err, "PodGroup conditions cannot be written; explanations are on events and pods only. Install Muster's PodGroup CRD to have them on the PodGroup")

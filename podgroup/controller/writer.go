@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ func (w *writer) applyStatus(ctx context.Context, group *v1alpha1.PodGroup, stat
 	object.Object["status"] = fields
 	err = w.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(FieldOwner), client.ForceOwnership)
 	if err != nil {
-		if withConditions && strings.Contains(err.Error(), ".status.conditions: field not declared in schema") {
+		if withConditions && podgroup.RefusesConditions(err) {
 			return false, nil
 		}
 		return false, fmt.Errorf("applying the status of the PodGroup: %w", err)

@@ -118,17 +118,12 @@ func (c *Cluster) buildDomains(order []Node) {
 	c.domains = []domain{{level: -1, parent: -1, hi: NodeID(len(order))}}
 	c.byLevel = make([][]int32, len(c.levels))
 	c.leaf = make([]int32, len(order))
-	c.divide(order, 0, 0)
+	c.divide(order, 0, 0, NodeID(len(order)), 0)
 }
 
-// divide splits the nodes of domain d by the values of the given level, and those by the next.
-// Nodes outside the level stay directly under d for it, and may still share a deeper level.
-func (c *Cluster) divide(order []Node, d int32, level int) {
-	lo, hi := c.domains[d].lo, c.domains[d].hi
-	c.divideRange(order, d, lo, hi, level)
-}
-
-func (c *Cluster) divideRange(order []Node, d int32, lo, hi NodeID, level int) {
+// divide splits the nodes lo to hi of domain d by the values of the given level, and those by the
+// next. Nodes outside the level stay directly under d for it, and may still share a deeper level.
+func (c *Cluster) divide(order []Node, d int32, lo, hi NodeID, level int) {
 	if level == len(c.levels) {
 		for i := lo; i < hi; i++ {
 			c.leaf[i] = d
@@ -141,13 +136,13 @@ func (c *Cluster) divideRange(order []Node, d int32, lo, hi NodeID, level int) {
 			end++
 		}
 		if value == "" {
-			c.divideRange(order, d, lo, end, level+1)
+			c.divide(order, d, lo, end, level+1)
 		} else {
 			child := int32(len(c.domains))
 			c.domains = append(c.domains, domain{name: value, level: level, parent: d, lo: lo, hi: end})
 			c.domains[d].children = append(c.domains[d].children, child)
 			c.byLevel[level] = append(c.byLevel[level], child)
-			c.divide(order, child, level+1)
+			c.divide(order, child, lo, end, level+1)
 		}
 		lo = end
 	}
@@ -192,16 +187,12 @@ func (c *Cluster) SetNode(id NodeID, capacity, used []Amount) {
 // Take subtracts amounts from what is left on a node, and Return gives them back: for capacity
 // that is held by plans which no pod shows yet.
 func (c *Cluster) Take(id NodeID, amounts []Amount) {
-	for _, a := range amounts {
-		c.free[a.Resource][id] -= a.Value
-	}
+	c.move(id, amounts, -1)
 }
 
 // Return is the inverse of Take.
 func (c *Cluster) Return(id NodeID, amounts []Amount) {
-	for _, a := range amounts {
-		c.free[a.Resource][id] += a.Value
-	}
+	c.move(id, amounts, 1)
 }
 
 // Free returns what is left of a resource on a node.

@@ -300,8 +300,6 @@ func (e *Explanation) String() string {
 	}
 	if len(e.MinResources) == 0 {
 		fmt.Fprintf(&b, ", room for %d", e.Placeable)
-	}
-	if len(e.MinResources) == 0 {
 		writeShortages(&b, "; short of ", e.Short)
 	}
 	writeShortages(&b, "; minResources asks for more than is free: ", e.MinResources)
