@@ -271,7 +271,7 @@ func (pl *Coscheduling) newCommit(d *demand, plan *planner.Plan) *commit {
 func (pl *Coscheduling) newSeat(d *demand, member int, node planner.NodeID) *seat {
 	return &seat{
 		pod: d.pods[member], info: d.infos[member],
-		node: pl.cluster.NodeName(node), requests: d.Classes[d.Members[member]].Requests,
+		node: pl.cluster.NodeName(node), requests: d.Classes[d.Members[member].Class].Requests,
 	}
 }
 

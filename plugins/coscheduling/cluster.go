@@ -122,13 +122,13 @@ func (c *cluster) amounts(r fwk.Resource) []planner.Amount {
 	return out
 }
 
-// nodeIDs translates node names, leaving out nodes that are gone.
-func (c *cluster) nodeIDs(names []string) []planner.NodeID {
-	ids := make([]planner.NodeID, 0, len(names))
-	for _, name := range names {
+// placedMembers translates the nodes of placed members, leaving out nodes that are gone.
+func (c *cluster) placedMembers(nodes []string) []planner.PlacedMember {
+	placed := make([]planner.PlacedMember, 0, len(nodes))
+	for _, name := range nodes {
 		if id, ok := c.Node(name); ok {
-			ids = append(ids, id)
+			placed = append(placed, planner.PlacedMember{Node: id})
 		}
 	}
-	return ids
+	return placed
 }

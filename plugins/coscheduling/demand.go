@@ -41,9 +41,9 @@ type classKey struct {
 // members that have their place on the placed nodes already.
 func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []string) (*demand, error) {
 	d := &demand{pods: pods, infos: make([]fwk.PodInfo, len(pods))}
-	d.Members = make([]int, len(pods))
+	d.Members = make([]planner.Member, len(pods))
 	d.Min = min
-	d.Placed = c.nodeIDs(placed)
+	d.Placed = c.placedMembers(placed)
 	classes, repelled := map[string]int{}, c.repelledLabels()
 	for i, pod := range pods {
 		info, err := framework.NewPodInfo(pod)
@@ -66,7 +66,7 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 			d.Classes = append(d.Classes, planner.Class{Requests: requests, Blocked: e.blocked, Causes: e.causes})
 			d.samples = append(d.samples, i)
 		}
-		d.Members[i] = class
+		d.Members[i] = planner.Member{Class: class}
 	}
 	return d, nil
 }

@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -34,7 +35,11 @@ func (v *verifier) placeOneByOne() (*planner.Plan, *planner.Explanation, error) 
 		}
 		nodes[i] = node
 	}
-	return &planner.Plan{Nodes: nodes, Domain: v.cluster.DomainOf(append(nodes, v.demand.Placed...))}, nil, nil
+	all := slices.Clone(nodes)
+	for _, p := range v.demand.Placed {
+		all = append(all, p.Node)
+	}
+	return &planner.Plan{Nodes: nodes, Domain: v.cluster.DomainOf(all)}, nil, nil
 }
 
 // trial is a private copy of the cluster with some members in place.

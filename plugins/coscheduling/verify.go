@@ -60,7 +60,7 @@ func (v *verifier) Verify(d *planner.Demand, nodes []planner.NodeID) ([]planner.
 		v.states = make([]*classState, len(d.Classes))
 	}
 	for i, node := range nodes {
-		class := d.Members[i]
+		class := d.Members[i].Class
 		if node == planner.NoNode || v.states[class] != nil {
 			continue
 		}
@@ -124,7 +124,7 @@ func (v *verifier) check(d *planner.Demand, s *share) ([]planner.Limit, error) {
 	var limits []planner.Limit
 	counts := map[int]int{}
 	for _, m := range s.members {
-		counts[d.Members[m]]++
+		counts[d.Members[m].Class]++
 	}
 	for class := range d.Classes {
 		count := counts[class]
@@ -168,13 +168,13 @@ func (v *verifier) passes(d *planner.Demand, s *share, class, k int) (bool, stri
 	var others []int
 	for _, m := range s.members {
 		switch {
-		case d.Members[m] == class && seen < k:
+		case d.Members[m].Class == class && seen < k:
 			if last >= 0 {
 				others = append(others, last)
 			}
 			last = m
 			seen++
-		case d.Members[m] < class:
+		case d.Members[m].Class < class:
 			others = append(others, m)
 		}
 	}

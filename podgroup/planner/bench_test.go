@@ -26,7 +26,7 @@ func benchCluster(nodes int) *Cluster {
 }
 
 func benchGang(c *Cluster, members int, gpus int64) *Demand {
-	d := &Demand{Min: members, Members: make([]int, members)}
+	d := &Demand{Min: members, Members: make([]Member, members)}
 	d.Classes = []Class{{Requests: []Amount{{c.Resource("nvidia.com/gpu"), gpus}, {c.Resource("cpu"), 8000}, {c.Resource("pods"), 1}}}}
 	return d
 }

@@ -3,6 +3,8 @@ package planner
 import (
 	"cmp"
 	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // NodeID is the place of a node in topology order: by the values of the cluster's levels,
@@ -25,7 +27,7 @@ type Node struct {
 // down to its own. The root, at index 0, is the whole cluster.
 type domain struct {
 	name     string
-	level    int // -1 for the root
+	level    Level
 	parent   int32
 	lo, hi   NodeID
 	children []int32 // in topology order
@@ -51,14 +53,19 @@ type Cluster struct {
 }
 
 // NewCluster returns an empty cluster whose topology levels are the given node labels, outermost
-// first. Without levels the cluster is one flat domain.
+// first. Without levels the cluster is one flat domain. Single nodes are always a level of their
+// own, so kubernetes.io/hostname as the last of the labels is left out.
 func NewCluster(levels []string) *Cluster {
+	if last := len(levels) - 1; last >= 0 && levels[last] == corev1.LabelHostname {
+		levels = levels[:last]
+	}
 	c := &Cluster{levels: slices.Clone(levels), columns: map[string]Resource{}}
 	c.SetNodes(nil)
 	return c
 }
 
-// Levels returns the names of the topology levels, outermost first.
+// Levels returns the node labels of the topology levels, outermost first, without the level of
+// single nodes.
 func (c *Cluster) Levels() []string { return c.levels }
 
 // NumNodes returns how many nodes the cluster has.
@@ -115,8 +122,9 @@ func (n *Node) value(level int) string {
 }
 
 func (c *Cluster) buildDomains(order []Node) {
-	c.domains = []domain{{level: -1, parent: -1, hi: NodeID(len(order))}}
-	c.byLevel = make([][]int32, len(c.levels))
+	c.domains = []domain{{name: "cluster", parent: -1, hi: NodeID(len(order))}}
+	c.byLevel = make([][]int32, len(c.levels)+1)
+	c.byLevel[WholeCluster] = []int32{0}
 	c.leaf = make([]int32, len(order))
 	c.divide(order, 0, 0, NodeID(len(order)), 0)
 }
@@ -139,9 +147,9 @@ func (c *Cluster) divide(order []Node, d int32, lo, hi NodeID, level int) {
 			c.divide(order, d, lo, end, level+1)
 		} else {
 			child := int32(len(c.domains))
-			c.domains = append(c.domains, domain{name: value, level: level, parent: d, lo: lo, hi: end})
+			c.domains = append(c.domains, domain{name: value, level: Level(level + 1), parent: d, lo: lo, hi: end})
 			c.domains[d].children = append(c.domains[d].children, child)
-			c.byLevel[level] = append(c.byLevel[level], child)
+			c.byLevel[level+1] = append(c.byLevel[level+1], child)
 			c.divide(order, child, lo, end, level+1)
 		}
 		lo = end
@@ -216,10 +224,10 @@ func (c *Cluster) DomainOf(nodes []NodeID) string {
 }
 
 func (c *Cluster) domainName(d int32) string {
-	if c.domains[d].level < 0 {
+	if c.domains[d].level == WholeCluster {
 		return "cluster"
 	}
-	return c.levels[c.domains[d].level] + " " + c.domains[d].name
+	return c.LevelName(c.domains[d].level) + " " + c.domains[d].name
 }
 
 // commonDomain returns the innermost domain that holds all the nodes.

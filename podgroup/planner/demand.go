@@ -10,28 +10,88 @@ type Class struct {
 	Blocked []uint16
 	// Causes are short phrases such as "cordoned" or "taint dedicated=infra:NoSchedule".
 	Causes []string
+	// Score says, for each node, how much the class would like to be there, higher is better: its soft
+	// preferences. It decides between nodes that are equal otherwise. Nil if there are none.
+	Score []int32
+}
+
+// Set is a part of a gang with constraints of its own, inside those of the gang: the members made
+// from one pod template. The zero Set asks for nothing.
+type Set struct {
+	// Required is the level one domain of which must hold the whole set, placed members included.
+	Required Level
+	// Preferred is the level down to which the set should be kept together; see Demand.Preferred.
+	Preferred Level
+	// SliceSize is how many consecutive members of the set, in rank order, make a slice; every slice
+	// is inside one domain of SliceLevel. 0 if the set has no slices.
+	SliceSize int
+	// SliceLevel is the level of the domains that hold slices.
+	SliceLevel Level
+}
+
+// Member is a member of a gang that has no place yet.
+type Member struct {
+	// Class is an index into Demand.Classes.
+	Class int
+	// Set is an index into Demand.Sets.
+	Set int
+	// Slice is the number of the member's slice within its set: its rank there divided by the slice
+	// size. It is the caller's to compute, so that a replaced member stays with its slice. Without
+	// meaning in a set without slices.
+	Slice int
+}
+
+// PlacedMember is a member of a gang that has its place already.
+type PlacedMember struct {
+	Node       NodeID
+	Set, Slice int
 }
 
 // Demand is the part of a gang that still has to be placed.
 type Demand struct {
 	// Classes of the members.
 	Classes []Class
-	// Members holds the class of each member to place, in rank order.
-	Members []int
+	// Sets that the gang is made of. None means one set without constraints.
+	Sets []Set
+	// Members to place, in rank order.
+	Members []Member
 	// Min is how many of the members must be placed for the gang to be worth starting: the first
-	// ones in rank order. Members beyond it are placed as far as they fit. At least 1.
+	// ones in rank order. Members beyond it are placed as far as they fit, slices only whole. At
+	// least 1.
 	Min int
 	// MinResources must be free, added up over the nodes that any class may use, besides the members
 	// having their places. It is what PodGroup.spec.minResources still asks for.
 	MinResources []Amount
-	// Placed are the nodes of members that have their place already; the others are put near them.
-	Placed []NodeID
+	// Placed are the members that have their place already. The others are put near them, and in the
+	// same domains wherever one is required.
+	Placed []PlacedMember
+	// Required is the level one domain of which must hold the whole gang, placed members included.
+	Required Level
+	// Preferred is the level down to which the gang should be kept together; Required or deeper.
+	Preferred Level
+}
+
+// counts returns how many of the first k members each class has.
+func (d *Demand) counts(k int) []int64 {
+	counts := make([]int64, len(d.Classes))
+	for _, m := range d.Members[:k] {
+		counts[m.Class]++
+	}
+	return counts
+}
+
+func (d *Demand) placedNodes() []NodeID {
+	nodes := make([]NodeID, len(d.Placed))
+	for i, p := range d.Placed {
+		nodes[i] = p.Node
+	}
+	return nodes
 }
 
 // Plan is a place for every member of a Demand.
 type Plan struct {
 	// Nodes holds the place of each member, in the order of Demand.Members; NoNode for a member
-	// beyond Demand.Min that has none.
+	// beyond Demand.Min that has none. It is valid until the next call of Cluster.Plan.
 	Nodes []NodeID
 	// Domain names the innermost topology domain that holds the plan.
 	Domain string

@@ -27,6 +27,9 @@ type Explanation struct {
 	Placed int
 	// Placeable is how many of the needed members would fit now.
 	Placeable int
+	// Best is, of the domains at the level that the gang requires, the one with room for the most of
+	// its members; with placed members the one that they are in.
+	Best Room
 	// Short are the resources of which the nodes that the gang may use have too little left for it,
 	// even added up over all nodes.
 	Short []Shortage
@@ -77,11 +80,8 @@ type Blocked struct {
 
 // explain describes why the first Min members do not fit.
 func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
-	counts := make([]int64, len(d.Classes))
-	for _, class := range d.Members[:d.Min] {
-		counts[class]++
-	}
-	e := &Explanation{Nodes: len(c.names), Placed: len(d.Placed), Placeable: c.placeable(d, l)}
+	counts := d.counts(d.Min)
+	e := &Explanation{Nodes: len(c.names), Placed: len(d.Placed), Placeable: c.placeable(d, l), Best: c.best(d, l)}
 	order := c.classOrder(d, counts)
 	c.countSlots(d, l, order)
 	worst, worstGap := -1, int64(0)
@@ -117,19 +117,6 @@ func (c *Cluster) Refused(d *Demand, placeable int, causes []string) *Explanatio
 	return e
 }
 
-// placeable returns the largest number of members, in rank order, that would fit.
-func (c *Cluster) placeable(d *Demand, l *learned) int {
-	fits, fails := 0, d.Min
-	for fails-fits > 1 {
-		if k := (fits + fails) / 2; c.place(d, k, l) != nil {
-			fits = k
-		} else {
-			fails = k
-		}
-	}
-	return fits
-}
-
 func (c *Cluster) resourceAmounts(amounts []Amount) []ResourceAmount {
 	out := make([]ResourceAmount, 0, len(amounts))
 	for _, a := range amounts {
@@ -145,10 +132,7 @@ func (c *Cluster) minResourcesShort(d *Demand) []Shortage {
 	if len(d.MinResources) == 0 {
 		return nil
 	}
-	counts := make([]int64, len(d.Classes))
-	for _, class := range d.Members {
-		counts[class]++
-	}
+	counts := d.counts(len(d.Members))
 	asked := make([]Shortage, len(d.MinResources))
 	columns := make([]Resource, len(d.MinResources))
 	for i, a := range d.MinResources {

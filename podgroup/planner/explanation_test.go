@@ -54,7 +54,7 @@ func TestExplanationSentence(t *testing.T) {
 			used: map[string]int64{"r0/n0": 8, "r0/n1": 8, "r1/n0": 8},
 			demand: func(c *Cluster) *Demand {
 				d := gang(c, 1, 8)
-				d.Placed = []NodeID{0, 1}
+				d.Placed = []PlacedMember{{Node: 0}, {Node: 1}}
 				return d
 			},
 			want: "gang needs 2 members more beside 2 placed (1 with nvidia.com/gpu 1; 1 with nvidia.com/gpu 8), room for 1; " +

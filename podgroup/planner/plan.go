@@ -62,8 +62,7 @@ func (c *Cluster) Plan(d *Demand, v Verifier) (*Plan, *Explanation, error) {
 }
 
 func (c *Cluster) plan(nodes []NodeID, d *Demand) *Plan {
-	all := append(slices.Clone(d.Placed), nodes...)
-	return &Plan{Nodes: nodes, Domain: c.DomainOf(all)}
+	return &Plan{Nodes: nodes, Domain: c.DomainOf(append(d.placedNodes(), nodes...))}
 }
 
 // placeMost places all members if it can, otherwise as many beyond the minimum as it finds room
@@ -91,10 +90,7 @@ func (c *Cluster) placeMost(d *Demand, l *learned) []NodeID {
 
 // place finds nodes for the first k members in the lowest domain that holds them.
 func (c *Cluster) place(d *Demand, k int, l *learned) []NodeID {
-	counts := make([]int64, len(d.Classes))
-	for _, class := range d.Members[:k] {
-		counts[class]++
-	}
+	counts := d.counts(k)
 	order := c.classOrder(d, counts)
 	c.countSlots(d, l, order)
 	for _, target := range c.candidates(d, counts, order) {
@@ -191,11 +187,11 @@ type target struct {
 // around those are candidates, from the innermost outwards.
 func (c *Cluster) candidates(d *Demand, counts []int64, order []int) []target {
 	var out []target
-	if len(d.Placed) > 0 {
-		if lo, hi := slices.Min(d.Placed), slices.Max(d.Placed); lo == hi {
+	if placed := d.placedNodes(); len(placed) > 0 {
+		if lo, hi := slices.Min(placed), slices.Max(placed); lo == hi {
 			out = c.appendIfRoom(out, target{domain: -1, lo: lo, hi: lo + 1}, counts, order)
 		}
-		for i := c.commonDomain(d.Placed); i >= 0; i = c.domains[i].parent {
+		for i := c.commonDomain(placed); i >= 0; i = c.domains[i].parent {
 			out = c.appendIfRoom(out, c.target(i), counts, order)
 		}
 		return out
@@ -205,7 +201,7 @@ func (c *Cluster) candidates(d *Demand, counts []int64, order []int) []target {
 		nodes = c.appendIfRoom(nodes, target{domain: -1, lo: i, hi: i + 1}, counts, order)
 	}
 	out = append(out, tightestFirst(nodes)...)
-	for l := len(c.byLevel) - 1; l >= 0; l-- {
+	for l := len(c.byLevel) - 1; l > int(WholeCluster); l-- {
 		var level []target
 		for _, i := range c.byLevel[l] {
 			level = c.appendIfRoom(level, c.target(i), counts, order)
@@ -248,16 +244,29 @@ func assign(d *Demand, k int, picks []pick) []NodeID {
 		next[i], _ = slices.BinarySearchFunc(picks, i, func(p pick, class int) int { return cmp.Compare(p.class, class) })
 	}
 	nodes := make([]NodeID, len(d.Members))
-	for i, class := range d.Members {
+	for i, m := range d.Members {
 		if i >= k {
 			nodes[i] = NoNode
 			continue
 		}
-		p := &picks[next[class]]
+		p := &picks[next[m.Class]]
 		nodes[i] = p.node
 		if p.count--; p.count == 0 {
-			next[class]++
+			next[m.Class]++
 		}
 	}
 	return nodes
+}
+
+// placeable returns the largest number of needed members, in rank order, that would fit.
+func (c *Cluster) placeable(d *Demand, l *learned) int {
+	fits, fails := 0, d.Min
+	for fails-fits > 1 {
+		if k := (fits + fails) / 2; c.place(d, k, l) != nil {
+			fits = k
+		} else {
+			fails = k
+		}
+	}
+	return fits
 }

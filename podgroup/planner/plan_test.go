@@ -50,7 +50,7 @@ func gang(c *Cluster, gpus ...int64) *Demand {
 			sizes = append(sizes, g)
 			d.Classes = append(d.Classes, Class{Requests: []Amount{{c.Resource("nvidia.com/gpu"), g}, {c.Resource("pods"), 1}}})
 		}
-		d.Members = append(d.Members, class)
+		d.Members = append(d.Members, Member{Class: class})
 	}
 	return d
 }
@@ -162,13 +162,13 @@ func TestPlanStaysNearPlacedMembers(t *testing.T) {
 	c := testCluster(t, map[string]int64{"r2/n0": 8}, racks("r", 4, 4)...)
 	d := gang(c, repeat(3, 8)...)
 	at, _ := c.Node("r2/n0")
-	d.Placed = []NodeID{at}
+	d.Placed = []PlacedMember{{Node: at}}
 	got := mustPlan(t, c, d, nil)
 	if want := []string{"r2/n1", "r2/n2", "r2/n3"}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	d = gang(c, repeat(4, 8)...)
-	d.Placed = []NodeID{at}
+	d.Placed = []PlacedMember{{Node: at}}
 	if got := mustPlan(t, c, d, nil); len(got) != 4 {
 		t.Errorf("a preference kept the gang out: %v", got)
 	}
@@ -263,6 +263,6 @@ func TestPlanWithoutNodesOrRequests(t *testing.T) {
 		t.Errorf("%q", e)
 	}
 	c = testCluster(t, nil, "r/n")
-	d := &Demand{Classes: []Class{{}}, Members: []int{0, 0}, Min: 2}
+	d := &Demand{Classes: []Class{{}}, Members: make([]Member, 2), Min: 2}
 	mustPlan(t, c, d, nil)
 }

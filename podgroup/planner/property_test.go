@@ -50,10 +50,12 @@ func drawDemand(t *rapid.T, w *world, classes, maxMembers int) *Demand {
 		}
 		d.Classes = append(d.Classes, class)
 	}
-	d.Members = rapid.SliceOfN(rapid.IntRange(0, len(d.Classes)-1), 1, maxMembers).Draw(t, "members")
+	for range rapid.IntRange(1, maxMembers).Draw(t, "members") {
+		d.Members = append(d.Members, Member{Class: rapid.IntRange(0, len(d.Classes)-1).Draw(t, "class")})
+	}
 	d.Min = rapid.IntRange(1, len(d.Members)).Draw(t, "min")
 	if w.NumNodes() > 0 && rapid.Bool().Draw(t, "has placed") {
-		d.Placed = []NodeID{NodeID(rapid.IntRange(0, w.NumNodes()-1).Draw(t, "placed"))}
+		d.Placed = []PlacedMember{{Node: NodeID(rapid.IntRange(0, w.NumNodes()-1).Draw(t, "placed"))}}
 	}
 	return d
 }
@@ -68,7 +70,7 @@ func replay(w *world, d *Demand, nodes []NodeID) error {
 		if node == NoNode {
 			continue
 		}
-		class := d.Classes[d.Members[m]]
+		class := d.Classes[d.Members[m].Class]
 		if class.Blocked != nil && class.Blocked[node] != 0 {
 			return fmt.Errorf("member %d is on node %d, which is blocked", m, node)
 		}
@@ -86,7 +88,7 @@ func feasible(w *world, d *Demand, k int) bool {
 	if k == 0 {
 		return true
 	}
-	class := &d.Classes[d.Members[k-1]]
+	class := &d.Classes[d.Members[k-1].Class]
 	for node := range NodeID(w.NumNodes()) {
 		if class.Blocked != nil && class.Blocked[node] != 0 {
 			continue
@@ -152,7 +154,7 @@ func TestPlanIsDeterministic(t *testing.T) {
 		for i := range swapped.Classes {
 			swapped.Classes[i].Requests = []Amount{{again.gpu, d.Classes[i].Requests[0].Value}, {again.pods, 1}}
 		}
-		_, _, _ = again.Plan(&Demand{Classes: swapped.Classes, Members: []int{0}, Min: 1}, nil)
+		_, _, _ = again.Plan(&Demand{Classes: swapped.Classes, Members: []Member{{}}, Min: 1}, nil)
 		p2, e2, _ := again.Plan(&swapped, nil)
 		if (p1 == nil) != (p2 == nil) || p1 != nil && !slices.Equal(p1.Nodes, p2.Nodes) {
 			t.Fatalf("plans differ: %v and %v", p1, p2)
