@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -105,8 +106,8 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	if why := disagreement(group, c, need); why != "" {
 		return refuse(ReasonMembersDisagree, why, nil)
 	}
-	pl.cluster.sync(nodes)
-	d, err := pl.cluster.newDemand(klog.FromContext(ctx), c.waiting, min(need, len(c.waiting)), c.nodes)
+	pl.cluster.Sync(nodes)
+	d, err := pl.cluster.NewDemand(klog.FromContext(ctx), c.waiting, min(need, len(c.waiting)), c.nodes)
 	if err != nil {
 		return "", "", err
 	}
@@ -130,7 +131,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	pl.nominate(ctx, commit.inOrder())
 	pl.checkStillThere(ctx, key, group, commit)
 	if s, ok := commit.seats[pod.UID]; ok {
-		return s.node, "", nil
+		return s.Node, "", nil
 	}
 	return "", "the gang starts without this member: there is no room for more than its minimum", nil
 }
@@ -153,32 +154,14 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 	return ""
 }
 
-// plan asks the planner, with what other gangs hold taken out, and falls back to placing members
-// one by one where arithmetic cannot answer.
-func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *demand) (*planner.Plan, *planner.Explanation, error) {
-	for _, pod := range d.pods {
+// plan asks for places for the gang beside what other gangs hold.
+func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *gangplan.Demand) (*planner.Plan, *planner.Explanation, error) {
+	for _, pod := range d.Pods {
 		// A nomination of an earlier attempt, also of a scheduler that died, would stand in the way of
 		// the gang's own members.
 		pl.handle.DeleteNominatedPodIfExists(pod)
 	}
-	held := pl.gangs.held(key, corev1helpers.PodPriority(d.pods[0]))
-	for _, s := range held {
-		if id, ok := pl.cluster.Node(s.node); ok {
-			pl.cluster.Take(id, s.requests)
-			defer pl.cluster.Return(id, s.requests)
-		}
-	}
-	v := &verifier{ctx: ctx, fw: pl.handle, cluster: pl.cluster, demand: d}
-	var verify planner.Verifier = v
-	if d.exact {
-		// Arithmetic still says no faster and better, where it can.
-		verify = nil
-	}
-	plan, explanation, err := pl.cluster.Plan(&d.Demand, verify)
-	if err != nil || explanation != nil && !explanation.Undecided || plan != nil && !d.exact {
-		return plan, explanation, err
-	}
-	return v.placeOneByOne()
+	return gangplan.Plan(ctx, pl.handle, pl.cluster, d, pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))
 }
 
 func shortOf(e *planner.Explanation) sets.Set[string] {
@@ -203,7 +186,7 @@ func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key typ
 		if info.GetPod().DeletionTimestamp != nil {
 			continue // its replacement needs the same again
 		}
-		for _, a := range pl.cluster.requests(info) {
+		for _, a := range pl.cluster.Requests(info) {
 			held[a.Resource] += a.Value
 		}
 	}
@@ -243,7 +226,7 @@ func (pl *Coscheduling) placedInfos(key types.NamespacedName) []fwk.PodInfo {
 			return
 		}
 		seen.Insert(node)
-		for _, info := range pl.cluster.infoByID[id].GetPods() {
+		for _, info := range pl.cluster.Info(id).GetPods() {
 			if k, ok := podgroup.Key(info.GetPod()); ok && k == key {
 				out = append(out, info)
 			}
@@ -258,20 +241,20 @@ func (pl *Coscheduling) placedInfos(key types.NamespacedName) []fwk.PodInfo {
 	return out
 }
 
-func (pl *Coscheduling) newCommit(d *demand, plan *planner.Plan) *commit {
-	c := &commit{seats: map[types.UID]*seat{}, priority: corev1helpers.PodPriority(d.pods[0])}
+func (pl *Coscheduling) newCommit(d *gangplan.Demand, plan *planner.Plan) *commit {
+	c := &commit{seats: map[types.UID]*seat{}, priority: corev1helpers.PodPriority(d.Pods[0])}
 	for i, node := range plan.Nodes {
 		if node != planner.NoNode {
-			c.seats[d.pods[i].UID] = pl.newSeat(d, i, node)
+			c.seats[d.Pods[i].UID] = pl.newSeat(d, i, node)
 		}
 	}
 	return c
 }
 
-func (pl *Coscheduling) newSeat(d *demand, member int, node planner.NodeID) *seat {
+func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.NodeID) *seat {
 	return &seat{
-		pod: d.pods[member], info: d.infos[member],
-		node: pl.cluster.NodeName(node), requests: d.Classes[d.Members[member].Class].Requests,
+		pod: d.Pods[member], info: d.Infos[member],
+		Claim: gangplan.Claim{Node: pl.cluster.NodeName(node), Requests: d.Classes[d.Members[member].Class].Requests},
 	}
 }
 

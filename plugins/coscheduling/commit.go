@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
-	"github.com/muster-sched/muster/podgroup/planner"
 )
 
 // commit is a plan and how far its members have followed it. No member binds before all of them
@@ -26,10 +26,9 @@ type commit struct {
 
 // seat is the place of one member in a commit.
 type seat struct {
+	gangplan.Claim
 	pod      *corev1.Pod
 	info     fwk.PodInfo
-	node     string
-	requests []planner.Amount
 	reserved bool
 }
 

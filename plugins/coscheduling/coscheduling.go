@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -33,7 +34,7 @@ type Coscheduling struct {
 	members *podgroup.Membership
 	groups  cache.Indexer
 	gangs   *gangs
-	cluster *cluster
+	cluster *gangplan.Cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
 	// queueing is set once a member came to the scheduler's queue. The framework has no activator
@@ -106,7 +107,7 @@ func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 // that is still to be done.
 func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	key, ok := podgroup.Key(pod)
-	if !ok || isTrial(state) {
+	if !ok || gangplan.IsTrial(state) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	switch v := pl.gangs.verdictFor(key, pod.UID); {
@@ -252,7 +253,7 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		args:    args,
 		members: podgroup.NewMembership(),
 		gangs:   newGangs(),
-		cluster: newCluster(args.TopologyLevels),
+		cluster: gangplan.NewCluster(args.TopologyLevels),
 		clock:   clock.RealClock{},
 	}
 	if err := pl.watch(ctx); err != nil {

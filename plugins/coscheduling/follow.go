@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -41,7 +42,7 @@ func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
 	logger := klog.FromContext(ctx)
 	pods := make([]*corev1.Pod, len(seats))
 	for i, s := range seats {
-		pl.handle.AddNominatedPod(logger, s.info, &fwk.NominatingInfo{NominatedNodeName: s.node, NominatingMode: fwk.ModeOverride})
+		pl.handle.AddNominatedPod(logger, s.info, &fwk.NominatingInfo{NominatedNodeName: s.Node, NominatingMode: fwk.ModeOverride})
 		pods[i] = s.pod
 	}
 	pl.activatePods(logger, pods...)
@@ -71,7 +72,7 @@ func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.Namespace
 // whole gang go. It returns the member's new node, if any.
 func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, node string, status *fwk.Status) string {
 	logger := klog.FromContext(ctx)
-	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, refusedBy(status))
+	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, gangplan.RefusedBy(status))
 	open, taken, ok := pl.gangs.replan(key, pod.UID)
 	if ok {
 		seats, why, err := pl.replan(ctx, key, open, taken)
@@ -97,12 +98,12 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 	if err != nil {
 		return nil, "", err
 	}
-	pl.cluster.sync(nodes)
+	pl.cluster.Sync(nodes)
 	pods := make([]*corev1.Pod, len(open))
 	for i, s := range open {
 		pods[i] = s.pod
 	}
-	d, err := pl.cluster.newDemand(klog.FromContext(ctx), pods, len(pods), taken)
+	d, err := pl.cluster.NewDemand(klog.FromContext(ctx), pods, len(pods), taken)
 	if err != nil {
 		return nil, "", err
 	}

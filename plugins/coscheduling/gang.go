@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/muster-sched/muster/plugins/gangplan"
 )
 
 // gangs is what the plugin remembers about gangs between scheduling cycles. Its methods only
@@ -119,7 +121,7 @@ func (g *gangs) verdictFor(key types.NamespacedName, uid types.UID) verdict {
 		return verdict{}
 	case x.commit != nil:
 		if s, ok := x.commit.seats[uid]; ok {
-			return verdict{node: s.node}
+			return verdict{node: s.Node}
 		}
 		return verdict{busy: true}
 	case x.refusal != nil && x.refusal.forMember(uid):
@@ -164,7 +166,7 @@ func (g *gangs) reserve(key types.NamespacedName, uid types.UID, node string) bo
 		return false
 	}
 	s, ok := x.commit.seats[uid]
-	if !ok || s.node != node {
+	if !ok || s.Node != node {
 		return false
 	}
 	if !s.reserved {
@@ -308,7 +310,7 @@ func (g *gangs) replan(key types.NamespacedName, uid types.UID) (open []*seat, t
 	x.commit.replanned = x.commit.reserved + 1
 	for _, s := range x.commit.inOrder() {
 		if s.reserved {
-			taken = append(taken, s.node)
+			taken = append(taken, s.Node)
 		} else {
 			open = append(open, s)
 		}
@@ -361,17 +363,17 @@ func (g *gangs) arrived(key types.NamespacedName, uid types.UID) bool {
 
 // held lists the seats of other gangs that are planned but not reserved yet, as far as a gang of
 // the given priority must respect them.
-func (g *gangs) held(except types.NamespacedName, priority int32) []seat {
+func (g *gangs) held(except types.NamespacedName, priority int32) []gangplan.Claim {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var out []seat
+	var out []gangplan.Claim
 	for key, x := range g.byKey {
 		if key == except || x.commit == nil || x.commit.priority < priority {
 			continue
 		}
 		for _, s := range x.commit.seats {
 			if !s.reserved {
-				out = append(out, *s)
+				out = append(out, s.Claim)
 			}
 		}
 	}

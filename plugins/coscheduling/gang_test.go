@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"pgregory.net/rapid"
+
+	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/stage"
 )
 
 var testKey = types.NamespacedName{Namespace: "ns", Name: "gang"}
-
-func uid(i int) types.UID { return types.UID(fmt.Sprintf("uid-%d", i)) }
 
 // everyone waits at Permit.
 func everyone(types.UID) bool { return true }
@@ -22,33 +23,33 @@ func everyone(types.UID) bool { return true }
 func testCommit(n int) *commit {
 	c := &commit{seats: map[types.UID]*seat{}}
 	for i := range n {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("m-%d", i), UID: uid(i)}}
-		c.seats[uid(i)] = &seat{pod: pod, node: fmt.Sprint(i)}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("m-%d", i), UID: stage.UID(i)}}
+		c.seats[stage.UID(i)] = &seat{pod: pod, Claim: gangplan.Claim{Node: fmt.Sprint(i)}}
 	}
 	return c
 }
 
 func TestVerdicts(t *testing.T) {
 	g := newGangs()
-	if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+	if v := g.verdictFor(testKey, stage.UID(0)); v != (verdict{}) {
 		t.Errorf("unknown gang: %+v, want a plan to be made", v)
 	}
-	r := &refusal{message: "no", representative: uid(0), members: map[types.UID]version{uid(0): {}, uid(1): {}}}
+	r := &refusal{message: "no", representative: stage.UID(0), members: map[types.UID]version{stage.UID(0): {}, stage.UID(1): {}}}
 	g.refuse(testKey, r)
 	for member, want := range map[int]*refusal{
 		0: nil, // the representative tries again
 		1: r,   // the others share its verdict
 		2: nil, // a newcomer may change the answer
 	} {
-		if v := g.verdictFor(testKey, uid(member)); v.refused != want {
+		if v := g.verdictFor(testKey, stage.UID(member)); v.refused != want {
 			t.Errorf("member %d of a refused gang: %+v", member, v)
 		}
 	}
 	g.begin(testKey, testCommit(2))
-	if v := g.verdictFor(testKey, uid(1)); v.node != "1" {
+	if v := g.verdictFor(testKey, stage.UID(1)); v.node != "1" {
 		t.Errorf("planned member: %+v", v)
 	}
-	if v := g.verdictFor(testKey, uid(2)); !v.busy {
+	if v := g.verdictFor(testKey, stage.UID(2)); !v.busy {
 		t.Errorf("member that came during the commit: %+v", v)
 	}
 	if g.refusalOf(testKey) != nil {
@@ -60,10 +61,10 @@ func TestCommitEndsWithItsLastMember(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
 	for i := range 3 {
-		if !g.reserve(testKey, uid(i), fmt.Sprint(i)) {
+		if !g.reserve(testKey, stage.UID(i), fmt.Sprint(i)) {
 			t.Fatalf("member %d: no seat", i)
 		}
-		waiting, done, known := g.complete(testKey, uid(i), everyone)
+		waiting, done, known := g.complete(testKey, stage.UID(i), everyone)
 		if !known || done != (i == 2) {
 			t.Fatalf("after member %d: done %v, known %v", i, done, known)
 		}
@@ -74,15 +75,15 @@ func TestCommitEndsWithItsLastMember(t *testing.T) {
 	if got := g.placedNodes(testKey); len(got) != 3 {
 		t.Errorf("on their way: %v", got)
 	}
-	g.arrived(testKey, uid(1))
+	g.arrived(testKey, stage.UID(1))
 	if got := g.placedNodes(testKey); len(got) != 2 {
 		t.Errorf("after one arrived: %v", got)
 	}
 	// A member that fails to bind now does not take the others with it.
-	if r := g.unplace(testKey, uid(0), "bind failed"); r != nil {
+	if r := g.unplace(testKey, stage.UID(0), "bind failed"); r != nil {
 		t.Errorf("let go after the commit: %+v", r)
 	}
-	if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+	if v := g.verdictFor(testKey, stage.UID(0)); v != (verdict{}) {
 		t.Errorf("the member that came back: %+v, want a new plan", v)
 	}
 }
@@ -90,48 +91,48 @@ func TestCommitEndsWithItsLastMember(t *testing.T) {
 func TestReserveOnAnotherNodeIsRefused(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(2))
-	if g.reserve(testKey, uid(0), "1") {
+	if g.reserve(testKey, stage.UID(0), "1") {
 		t.Error("member 0 reserved on the node of member 1")
 	}
-	if g.reserve(testKey, uid(7), "1") {
+	if g.reserve(testKey, stage.UID(7), "1") {
 		t.Error("a stranger reserved")
 	}
-	if g.reserve(types.NamespacedName{Namespace: "other", Name: "gang"}, uid(0), "0") {
+	if g.reserve(types.NamespacedName{Namespace: "other", Name: "gang"}, stage.UID(0), "0") {
 		t.Error("reserved in a gang of the same name elsewhere")
 	}
 }
 
 func TestOneFailureLetsTheWholeCommitGo(t *testing.T) {
 	for name, fail := range map[string]func(*gangs) *released{
-		"a reserved member gives up":       func(g *gangs) *released { return g.unplace(testKey, uid(0), "no") },
-		"a member without a place is gone": func(g *gangs) *released { return g.release(testKey, uid(2), "no") },
+		"a reserved member gives up":       func(g *gangs) *released { return g.unplace(testKey, stage.UID(0), "no") },
+		"a member without a place is gone": func(g *gangs) *released { return g.release(testKey, stage.UID(2), "no") },
 		"the group is deleted":             func(g *gangs) *released { return g.releaseAny(testKey, "no") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGangs()
 			g.begin(testKey, testCommit(3))
-			g.reserve(testKey, uid(0), "0")
+			g.reserve(testKey, stage.UID(0), "0")
 			r := fail(g)
 			if r == nil || len(r.seats) != 3 || r.failures != 1 {
 				t.Fatalf("released %+v", r)
 			}
-			if g.reserve(testKey, uid(1), "1") {
+			if g.reserve(testKey, stage.UID(1), "1") {
 				t.Error("a member took its seat after the commit was let go")
 			}
-			if _, _, known := g.complete(testKey, uid(0), everyone); known {
+			if _, _, known := g.complete(testKey, stage.UID(0), everyone); known {
 				t.Error("a member waits for a commit that was let go")
 			}
-			if refused := g.refusalOf(testKey); refused == nil || refused.representative != uid(0) {
+			if refused := g.refusalOf(testKey); refused == nil || refused.representative != stage.UID(0) {
 				t.Errorf("refusal %+v", refused)
 			}
 			if placed := g.placedNodes(testKey); len(placed) != 0 {
 				t.Errorf("members count as placed although they lost their places: %v", placed)
 			}
-			if v := g.verdictFor(testKey, uid(0)); v.refused == nil {
+			if v := g.verdictFor(testKey, stage.UID(0)); v.refused == nil {
 				t.Error("the gang is planned again at once")
 			}
 			g.rested(testKey, 1)
-			if v := g.verdictFor(testKey, uid(0)); v != (verdict{}) {
+			if v := g.verdictFor(testKey, stage.UID(0)); v != (verdict{}) {
 				t.Errorf("after its rest: %+v", v)
 			}
 			if fail(g) != nil {
@@ -146,14 +147,14 @@ func TestOneFailureLetsTheWholeCommitGo(t *testing.T) {
 func TestLateUnreserveLeavesTheNextCommitAlone(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
-	g.reserve(testKey, uid(0), "0")
-	g.reserve(testKey, uid(1), "1")
-	g.unplace(testKey, uid(1), "no")
+	g.reserve(testKey, stage.UID(0), "0")
+	g.reserve(testKey, stage.UID(1), "1")
+	g.unplace(testKey, stage.UID(1), "no")
 	g.begin(testKey, testCommit(3))
-	if r := g.unplace(testKey, uid(0), "rejected"); r != nil {
+	if r := g.unplace(testKey, stage.UID(0), "rejected"); r != nil {
 		t.Errorf("a member of the old commit let the new one go: %+v", r)
 	}
-	if r := g.unplace(testKey, uid(1), "no"); r == nil {
+	if r := g.unplace(testKey, stage.UID(1), "no"); r == nil {
 		t.Error("the member that gave up had left already; this is about the new commit")
 	}
 }
@@ -176,9 +177,9 @@ func TestNobodyBindsBesideARejectedMember(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
 	for i := range 3 {
-		g.reserve(testKey, uid(i), fmt.Sprint(i))
+		g.reserve(testKey, stage.UID(i), fmt.Sprint(i))
 	}
-	if _, done, known := g.complete(testKey, uid(2), func(other types.UID) bool { return other != uid(1) }); done || known {
+	if _, done, known := g.complete(testKey, stage.UID(2), func(other types.UID) bool { return other != stage.UID(1) }); done || known {
 		t.Errorf("done %v, known %v: a member no longer waits", done, known)
 	}
 }
@@ -186,24 +187,24 @@ func TestNobodyBindsBesideARejectedMember(t *testing.T) {
 func TestReplanOnceForEachReservedMember(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
-	g.reserve(testKey, uid(0), "0")
-	open, taken, ok := g.replan(testKey, uid(1))
+	g.reserve(testKey, stage.UID(0), "0")
+	open, taken, ok := g.replan(testKey, stage.UID(1))
 	if !ok || len(open) != 2 || len(taken) != 1 || taken[0] != "0" {
 		t.Fatalf("open %v, taken %v, %v", open, taken, ok)
 	}
 	moved := *open[0]
-	moved.node = "9"
+	moved.Node = "9"
 	if !g.reseat(testKey, []*seat{&moved}) {
 		t.Fatal("not reseated")
 	}
-	if v := g.verdictFor(testKey, uid(1)); v.node != "9" {
+	if v := g.verdictFor(testKey, stage.UID(1)); v.node != "9" {
 		t.Errorf("after the new plan: %+v", v)
 	}
-	if _, _, ok := g.replan(testKey, uid(1)); ok {
+	if _, _, ok := g.replan(testKey, stage.UID(1)); ok {
 		t.Error("planned anew twice with the same members reserved")
 	}
-	g.reserve(testKey, uid(1), "9")
-	if open, taken, ok := g.replan(testKey, uid(2)); !ok || len(open) != 1 || len(taken) != 2 {
+	g.reserve(testKey, stage.UID(1), "9")
+	if open, taken, ok := g.replan(testKey, stage.UID(2)); !ok || len(open) != 1 || len(taken) != 2 {
 		t.Errorf("after another member was reserved: open %v, taken %v, %v", open, taken, ok)
 	}
 }
@@ -213,7 +214,7 @@ func TestHeldSeats(t *testing.T) {
 	c := testCommit(3)
 	c.priority = 5
 	g.begin(testKey, c)
-	g.reserve(testKey, uid(0), "0")
+	g.reserve(testKey, stage.UID(0), "0")
 	other := types.NamespacedName{Namespace: "ns", Name: "other"}
 	for _, tc := range []struct {
 		priority int32
@@ -230,13 +231,13 @@ func TestHeldSeats(t *testing.T) {
 
 func TestRepresentativeIsReplaced(t *testing.T) {
 	g := newGangs()
-	g.refuse(testKey, &refusal{representative: uid(0), members: map[types.UID]version{uid(0): {}, uid(1): {}}})
-	g.elect(testKey, uid(5), uid(1)) // somebody else's business
-	if r := g.refusalOf(testKey); r.representative != uid(0) {
+	g.refuse(testKey, &refusal{representative: stage.UID(0), members: map[types.UID]version{stage.UID(0): {}, stage.UID(1): {}}})
+	g.elect(testKey, stage.UID(5), stage.UID(1)) // somebody else's business
+	if r := g.refusalOf(testKey); r.representative != stage.UID(0) {
 		t.Error("replaced although it is still there")
 	}
-	g.elect(testKey, uid(0), uid(1))
-	if r := g.refusalOf(testKey); r.representative != uid(1) {
+	g.elect(testKey, stage.UID(0), stage.UID(1))
+	if r := g.refusalOf(testKey); r.representative != stage.UID(1) {
 		t.Errorf("representative %s", r.representative)
 	}
 }
@@ -281,7 +282,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 				if leaving.Has(i) {
 					t.Skip("the scheduler has not taken it back yet")
 				}
-				if got := g.reserve(testKey, uid(i), fmt.Sprint(i)); got != under {
+				if got := g.reserve(testKey, stage.UID(i), fmt.Sprint(i)); got != under {
 					t.Fatalf("reserved: %v, commit under way: %v", got, under)
 				}
 				if under {
@@ -290,7 +291,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			},
 			"permit": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
-				_, done, known := g.complete(testKey, uid(i), everyone)
+				_, done, known := g.complete(testKey, stage.UID(i), everyone)
 				if done && reserved.Len() != n {
 					t.Fatalf("%d of %d are reserved, and they bind", reserved.Len(), n)
 				}
@@ -304,7 +305,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			"unreserve": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
 				late := leaving.Has(i)
-				if r := g.unplace(testKey, uid(i), "no"); (r != nil) != (under && !late) {
+				if r := g.unplace(testKey, stage.UID(i), "no"); (r != nil) != (under && !late) {
 					t.Fatalf("let go: %v, commit under way: %v, left late: %v", r != nil, under, late)
 				}
 				if !late {
@@ -314,7 +315,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 			},
 			"gone": func(t *rapid.T) {
 				i := rapid.IntRange(0, n-1).Draw(t, "member")
-				g.release(testKey, uid(i), "gone")
+				g.release(testKey, stage.UID(i), "gone")
 				letGo()
 			},
 			"": func(t *rapid.T) {
@@ -327,7 +328,7 @@ func TestNoMemberBindsAlone(t *testing.T) {
 				}
 				placed := g.placedNodes(testKey)
 				for i := range leaving {
-					if placed[uid(i)] != "" {
+					if placed[stage.UID(i)] != "" {
 						t.Fatalf("member %d counts as placed and has lost its place", i)
 					}
 				}
@@ -338,16 +339,16 @@ func TestNoMemberBindsAlone(t *testing.T) {
 
 // A member whose turn came before the others were seen comes back for the verdict, and only once.
 func TestEarlyMembersGetTheVerdict(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "early", UID: uid(0)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "early", UID: stage.UID(0)}}
 	g := newGangs()
 	g.cameEarly(testKey, pod)
-	if v := g.verdictFor(testKey, uid(1)); v != (verdict{}) {
+	if v := g.verdictFor(testKey, stage.UID(1)); v != (verdict{}) {
 		t.Errorf("a member that came early decided for the gang: %+v", v)
 	}
-	if early := g.refuse(testKey, &refusal{representative: uid(1)}); len(early) != 1 || early[0] != pod {
+	if early := g.refuse(testKey, &refusal{representative: stage.UID(1)}); len(early) != 1 || early[0] != pod {
 		t.Errorf("came early: %v", early)
 	}
-	if early := g.refuse(testKey, &refusal{representative: uid(1)}); len(early) != 0 {
+	if early := g.refuse(testKey, &refusal{representative: stage.UID(1)}); len(early) != 0 {
 		t.Errorf("came early to the second verdict: %v", early)
 	}
 	g.cameEarly(testKey, pod)
@@ -358,8 +359,8 @@ func TestEarlyMembersGetTheVerdict(t *testing.T) {
 }
 
 func TestVerdictHoldsUntilThePodChanges(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid(0), Generation: 1}}
-	r := &refusal{members: map[types.UID]version{uid(0): versionOf(pod)}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: stage.UID(0), Generation: 1}}
+	r := &refusal{members: map[types.UID]version{stage.UID(0): versionOf(pod)}}
 	for name, change := range map[string]func(*corev1.Pod){
 		"its spec": func(p *corev1.Pod) { p.Generation++ },
 		"its claims": func(p *corev1.Pod) {

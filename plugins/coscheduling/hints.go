@@ -103,7 +103,7 @@ func uses(requests fwk.Resource, r *refusal) bool {
 			return true
 		}
 	}
-	return r.short.Has(podsResource) ||
+	return r.short.Has(string(corev1.ResourcePods)) ||
 		requests.GetMilliCPU() > 0 && r.short.Has(string(corev1.ResourceCPU)) ||
 		requests.GetMemory() > 0 && r.short.Has(string(corev1.ResourceMemory)) ||
 		requests.GetEphemeralStorage() > 0 && r.short.Has(string(corev1.ResourceEphemeralStorage))

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/muster-sched/muster/plugins/stage"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -41,7 +42,7 @@ type queuedPod struct {
 }
 
 func (q queuedPod) info(t interface{ Fatal(...any) }) *framework.QueuedPodInfo {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: q.name, UID: uid(0), Labels: map[string]string{}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: q.name, UID: stage.UID(0), Labels: map[string]string{}}}
 	pod.Spec.Priority = ptr.To(q.priority)
 	if q.group != "" {
 		pod.Labels[v1alpha1.GroupLabel] = q.group

@@ -20,13 +20,18 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/stage"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
-// play is a stage with the plugin's informers and the scheduler's queue played by the test.
+// play is a plugin in the in-tree scheduling framework over a fixed snapshot, with the plugin's
+// informers and the scheduler's queue played by the test.
 type play struct {
-	*stage
+	*Coscheduling
+	t         *testing.T
+	nodes     []fwk.NodeInfo
 	ctx       context.Context
 	logger    klog.Logger
 	clock     *handClock
@@ -69,7 +74,10 @@ func (c *handClock) Step(d time.Duration) {
 
 func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	t.Helper()
-	p := &play{stage: newStage(t, nil, nil, nodes...), clock: &handClock{}, activated: map[string]*corev1.Pod{}}
+	fw, infos := stage.NewFramework(t, nil, nodes...)
+	p := &play{t: t, nodes: infos, clock: &handClock{}, activated: map[string]*corev1.Pod{}}
+	p.Coscheduling = &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs()}
+	p.cluster.Sync(infos)
 	p.logger, p.ctx = ktesting.NewTestContext(t)
 	p.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(p)
 	var err error
@@ -110,7 +118,7 @@ func (p *play) see(old, pod *corev1.Pod) *corev1.Pod {
 
 func (p *play) wholeNodeMembers(n int) []*corev1.Pod {
 	p.t.Helper()
-	pods := testPods(n, 8, func(w *st.PodWrapper) *st.PodWrapper {
+	pods := stage.Pods(n, 8, func(w *st.PodWrapper) *st.PodWrapper {
 		return w.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test")
 	})
 	for _, pod := range pods {
@@ -174,7 +182,7 @@ func with(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
 }
 
 func TestMemberBeforeLastIsRejected(t *testing.T) {
-	p := newPlay(t, testNodes(3, 8)...)
+	p := newPlay(t, stage.Nodes(3, 8)...)
 	p.group(3)
 	pods := p.wholeNodeMembers(3)
 	p.follow(pods[0])
@@ -200,7 +208,7 @@ func TestMemberBeforeLastIsRejected(t *testing.T) {
 }
 
 func TestCommitIsBounded(t *testing.T) {
-	p := newPlay(t, testNodes(3, 8)...)
+	p := newPlay(t, stage.Nodes(3, 8)...)
 	p.group(3)
 	pods := p.wholeNodeMembers(3)
 	if _, why := p.turn(pods[0]); why != "" {
@@ -244,7 +252,7 @@ func TestMemberThatWaitsNoMore(t *testing.T) {
 	} {
 		for member := range 3 {
 			t.Run(fmt.Sprintf("member %d of a refused gang is %s", member, name), func(t *testing.T) {
-				p := newPlay(t, testNodes(1, 8)...)
+				p := newPlay(t, stage.Nodes(1, 8)...)
 				p.group(2)
 				pods := p.wholeNodeMembers(3)
 				if _, why := p.turn(pods[0]); why == "" {
@@ -263,7 +271,7 @@ func TestMemberThatWaitsNoMore(t *testing.T) {
 			})
 		}
 		t.Run("member of a commit is "+name, func(t *testing.T) {
-			p := newPlay(t, testNodes(3, 8)...)
+			p := newPlay(t, stage.Nodes(3, 8)...)
 			p.group(3)
 			pods := p.wholeNodeMembers(3)
 			p.follow(pods[0])
@@ -306,7 +314,7 @@ func TestPodGroupThatChangesDuringACommit(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newPlay(t, testNodes(3, 8)...)
+			p := newPlay(t, stage.Nodes(3, 8)...)
 			group := p.group(2)
 			pods := p.wholeNodeMembers(2)
 			p.follow(pods[0])
@@ -319,7 +327,7 @@ func TestPodGroupThatChangesDuringACommit(t *testing.T) {
 			}
 		})
 		t.Run(name+" while the gang is planned", func(t *testing.T) {
-			p := newPlay(t, testNodes(3, 8)...)
+			p := newPlay(t, stage.Nodes(3, 8)...)
 			group := p.group(2)
 			pods := p.wholeNodeMembers(2)
 			change(p, group) // its event comes before the commit
@@ -337,14 +345,14 @@ func TestPodGroupThatChangesDuringACommit(t *testing.T) {
 
 // The queue keeps events for the member whose turn it is; another one might never hear of them.
 func TestWhoseTurnItIsTriesAgain(t *testing.T) {
-	p := newPlay(t, testNodes(1, 8)...)
+	p := newPlay(t, stage.Nodes(1, 8)...)
 	p.group(2)
 	pods := p.wholeNodeMembers(2)
 	if _, why := p.turn(pods[1]); why == "" {
 		t.Fatal("two members on one node")
 	}
 	for i, want := range []fwk.QueueingHint{fwk.QueueSkip, fwk.Queue} {
-		if got, _ := p.nodeHelps(p.logger, pods[i], nil, testNode("n9", 8).Obj()); got != want {
+		if got, _ := p.nodeHelps(p.logger, pods[i], nil, stage.Node("n9", 8).Obj()); got != want {
 			t.Errorf("member %d, after a node came: %v, want %v", i, got, want)
 		}
 	}
@@ -356,14 +364,14 @@ func TestWhoseTurnItIsTriesAgain(t *testing.T) {
 
 // A gang that held places for members that were not reserved yet leaves no pod event behind.
 func TestGangsRefusedForAnother(t *testing.T) {
-	p := newPlay(t, testNodes(2, 8)...)
+	p := newPlay(t, stage.Nodes(2, 8)...)
 	p.group(2)
 	pods := p.wholeNodeMembers(2)
 	if _, why := p.turn(pods[0]); why != "" {
 		t.Fatal(why)
 	}
 	other := types.NamespacedName{Namespace: "ns", Name: "other"}
-	waiting := p.see(nil, testPod(9, 8).Label(v1alpha1.GroupLabel, other.Name).SchedulerName("test").Obj())
+	waiting := p.see(nil, stage.Pod(9, 8).Label(v1alpha1.GroupLabel, other.Name).SchedulerName("test").Obj())
 	p.gangs.refuse(other, &refusal{representative: waiting.UID})
 	p.inLine()
 	p.podDeleted(p.logger, pods[1])
@@ -371,7 +379,7 @@ func TestGangsRefusedForAnother(t *testing.T) {
 }
 
 func TestNominationsOfRefusedMembersAreCleared(t *testing.T) {
-	p := newPlay(t, testNodes(1, 8)...)
+	p := newPlay(t, stage.Nodes(1, 8)...)
 	p.group(2)
 	pods := p.wholeNodeMembers(2)
 	if _, why := p.turn(pods[0]); why == "" {
@@ -384,7 +392,7 @@ func TestNominationsOfRefusedMembersAreCleared(t *testing.T) {
 }
 
 func TestMemberThatIsPlannedAnewKeepsItsPlace(t *testing.T) {
-	p := newPlay(t, testNodes(3, 8)...)
+	p := newPlay(t, stage.Nodes(3, 8)...)
 	p.group(2)
 	pods := p.wholeNodeMembers(2)
 	if _, why := p.turn(pods[0]); why != "" {
@@ -397,7 +405,7 @@ func TestMemberThatIsPlannedAnewKeepsItsPlace(t *testing.T) {
 }
 
 func TestRefusalIsTakenBackWhenTheGangHasItsPlaces(t *testing.T) {
-	p := newPlay(t, testNodes(2, 8)...)
+	p := newPlay(t, stage.Nodes(2, 8)...)
 	group := p.group(2)
 	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionUnschedulable, Status: metav1.ConditionTrue}}
 	for i, pod := range p.wholeNodeMembers(2) {

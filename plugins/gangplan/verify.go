@@ -1,4 +1,4 @@
-package coscheduling
+package gangplan
 
 import (
 	"context"
@@ -11,31 +11,13 @@ import (
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
-// trialKey marks the cycle state of a trial: the plugin itself must not plan in it.
-const trialKey fwk.StateKey = Name + "/trial"
-
-type trialMark struct{}
-
-func (trialMark) Clone() fwk.StateData { return trialMark{} }
-
-func newTrialState() fwk.CycleState {
-	state := framework.NewCycleState()
-	state.Write(trialKey, trialMark{})
-	return state
-}
-
-func isTrial(state fwk.CycleState) bool {
-	_, err := state.Read(trialKey)
-	return err == nil
-}
-
 // verifier checks a plan with the profile's own Filter plugins, on the planned nodes only: one
 // check for each class on each node, with the rest of the gang in its place.
 type verifier struct {
 	ctx     context.Context
 	fw      framework.Framework
-	cluster *cluster
-	demand  *demand
+	cluster *Cluster
+	demand  *Demand
 	// states of each class after PreFilter, made when first needed.
 	states []*classState
 }
@@ -70,7 +52,7 @@ func (v *verifier) Verify(d *planner.Demand, nodes []planner.NodeID) ([]planner.
 			if s.refused.Code() == fwk.Error {
 				return nil, s.refused.AsError()
 			}
-			return []planner.Limit{{Class: class, Node: planner.NoNode, Cause: refusedBy(s.refused)}}, nil
+			return []planner.Limit{{Class: class, Node: planner.NoNode, Cause: RefusedBy(s.refused)}}, nil
 		}
 	}
 	shares := sharesByNode(nodes)
@@ -92,7 +74,7 @@ func (v *verifier) Verify(d *planner.Demand, nodes []planner.NodeID) ([]planner.
 // prepare runs the PreFilter plugins for the first member of a class, which stands for the others.
 func (v *verifier) prepare(class int) *classState {
 	s := &classState{state: newTrialState()}
-	allowed, status, _ := v.fw.RunPreFilterPlugins(v.ctx, s.state, v.demand.pods[v.demand.samples[class]])
+	allowed, status, _ := v.fw.RunPreFilterPlugins(v.ctx, s.state, v.demand.Pods[v.demand.samples[class]])
 	s.allowed = allowed
 	if !status.IsSuccess() {
 		s.refused = status
@@ -181,21 +163,21 @@ func (v *verifier) passes(d *planner.Demand, s *share, class, k int) (bool, stri
 	if len(others) > 0 {
 		info = info.Snapshot()
 		for _, m := range others {
-			info.AddPodInfo(v.demand.infos[m])
+			info.AddPodInfo(v.demand.Infos[m])
 		}
 	}
-	status := v.fw.RunFilterPluginsWithNominatedPods(v.ctx, state.state, v.demand.pods[last], info)
+	status := v.fw.RunFilterPluginsWithNominatedPods(v.ctx, state.state, v.demand.Pods[last], info)
 	if status.Code() == fwk.Error {
 		return false, "", fmt.Errorf("verifying node %s: %w", info.Node().Name, status.AsError())
 	}
 	if status.IsSuccess() {
 		return true, "", nil
 	}
-	return false, refusedBy(status), nil
+	return false, RefusedBy(status), nil
 }
 
-// refusedBy words the status of a plugin that refused a pod as a cause.
-func refusedBy(status *fwk.Status) string {
+// RefusedBy words the status of a plugin that refused a pod as a cause.
+func RefusedBy(status *fwk.Status) string {
 	reason := strings.Join(status.Reasons(), ", ")
 	if status.Plugin() == "" {
 		return "refused: " + reason

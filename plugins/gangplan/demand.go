@@ -1,4 +1,4 @@
-package coscheduling
+package gangplan
 
 import (
 	"encoding/json"
@@ -15,12 +15,12 @@ import (
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
-// demand is what a gang still needs, with the pods that stand for it.
-type demand struct {
+// Demand is what a gang still needs, with the pods that stand for it.
+type Demand struct {
 	planner.Demand
-	// pods are the members to place, in rank order, as Demand.Members; infos likewise.
-	pods  []*corev1.Pod
-	infos []fwk.PodInfo
+	// Pods are the members to place, in rank order, as Demand.Members; Infos likewise.
+	Pods  []*corev1.Pod
+	Infos []fwk.PodInfo
 	// samples holds, for each class, the index of its first member.
 	samples []int
 	// exact is set if a member has rules that arithmetic on nodes cannot express.
@@ -37,10 +37,10 @@ type classKey struct {
 	Labels map[string]string `json:",omitempty"`
 }
 
-// newDemand describes the pods, given in rank order, of which at least min must be placed, beside
+// NewDemand describes the pods, given in rank order, of which at least min must be placed, beside
 // members that have their place on the placed nodes already.
-func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []string) (*demand, error) {
-	d := &demand{pods: pods, infos: make([]fwk.PodInfo, len(pods))}
+func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []string) (*Demand, error) {
+	d := &Demand{Pods: pods, Infos: make([]fwk.PodInfo, len(pods))}
 	d.Members = make([]planner.Member, len(pods))
 	d.Min = min
 	d.Placed = c.placedMembers(placed)
@@ -50,9 +50,9 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
 		}
-		d.infos[i] = info
+		d.Infos[i] = info
 		d.exact = d.exact || needsExact(pod)
-		requests := c.requests(info)
+		requests := c.Requests(info)
 		requirements := requirementsOf(pod)
 		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled)})
 		if err != nil {
@@ -73,7 +73,7 @@ func (c *cluster) newDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 
 // repelledLabels are the keys of the labels by which pods on the nodes keep others away from
 // themselves. Members that differ in other labels only, an index for one, are alike.
-func (c *cluster) repelledLabels() sets.Set[string] {
+func (c *Cluster) repelledLabels() sets.Set[string] {
 	keys := sets.New[string]()
 	for _, info := range c.infoByID {
 		for _, pod := range info.GetPodsWithRequiredAntiAffinity() {
@@ -99,12 +99,12 @@ func pick(labels map[string]string, keys sets.Set[string]) map[string]string {
 	return picked
 }
 
-// requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of
+// Requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of
 // containers that is too large for an integer can come out negative; NodeResourcesFit takes that
 // for nothing requested.
-func (c *cluster) requests(info fwk.PodInfo) []planner.Amount {
+func (c *Cluster) Requests(info fwk.PodInfo) []planner.Amount {
 	amounts := slices.DeleteFunc(c.amounts(info.CalculateResource().Resource), func(a planner.Amount) bool { return a.Value < 0 })
-	return append(amounts, planner.Amount{Resource: c.Resource(podsResource), Value: 1})
+	return append(amounts, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: 1})
 }
 
 // needsExact reports whether the place of one member may depend on the place of another, or on

@@ -1,4 +1,4 @@
-package coscheduling
+package gangplan
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package coscheduling
+package gangplan
 
 import (
 	"slices"
@@ -9,12 +9,10 @@ import (
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
-const podsResource = "pods"
-
-// cluster keeps the planner's model in step with the scheduler's snapshot: the tree is rebuilt
+// Cluster keeps the planner's model in step with the scheduler's snapshot: the tree is rebuilt
 // only when nodes come, go or change their topology labels, and the capacity of a node is read
 // again only when its generation moved. It is used by the scheduling cycle alone.
-type cluster struct {
+type Cluster struct {
 	*planner.Cluster
 	// The following are by position in the snapshot's list.
 	ids         []planner.NodeID
@@ -26,12 +24,13 @@ type cluster struct {
 	eligibility eligibilityCache
 }
 
-func newCluster(levels []string) *cluster {
-	return &cluster{Cluster: planner.NewCluster(levels), eligibility: newEligibilityCache()}
+// NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
+func NewCluster(levels []string) *Cluster {
+	return &Cluster{Cluster: planner.NewCluster(levels), eligibility: newEligibilityCache()}
 }
 
-// sync brings the model up to the snapshot's nodes.
-func (c *cluster) sync(infos []fwk.NodeInfo) {
+// Sync brings the model up to the snapshot's nodes.
+func (c *Cluster) Sync(infos []fwk.NodeInfo) {
 	if c.needsRebuild(infos) {
 		c.rebuild(infos)
 	}
@@ -46,7 +45,7 @@ func (c *cluster) sync(infos []fwk.NodeInfo) {
 	}
 }
 
-func (c *cluster) needsRebuild(infos []fwk.NodeInfo) bool {
+func (c *Cluster) needsRebuild(infos []fwk.NodeInfo) bool {
 	if len(infos) != len(c.ids) {
 		return true
 	}
@@ -59,7 +58,7 @@ func (c *cluster) needsRebuild(infos []fwk.NodeInfo) bool {
 	return false
 }
 
-func (c *cluster) rebuild(infos []fwk.NodeInfo) {
+func (c *Cluster) rebuild(infos []fwk.NodeInfo) {
 	nodes := make([]planner.Node, len(infos))
 	for i, info := range infos {
 		nodes[i] = planner.Node{Name: info.Node().Name, Domains: c.domains(info.Node())}
@@ -75,7 +74,7 @@ func (c *cluster) rebuild(infos []fwk.NodeInfo) {
 	}
 }
 
-func (c *cluster) domains(node *corev1.Node) []string {
+func (c *Cluster) domains(node *corev1.Node) []string {
 	values := make([]string, len(c.Levels()))
 	for i, label := range c.Levels() {
 		values[i] = node.Labels[label]
@@ -83,18 +82,18 @@ func (c *cluster) domains(node *corev1.Node) []string {
 	return values
 }
 
-func (c *cluster) readNode(id planner.NodeID, info fwk.NodeInfo) {
+func (c *Cluster) readNode(id planner.NodeID, info fwk.NodeInfo) {
 	allocatable := info.GetAllocatable()
 	capacity := c.amounts(allocatable)
-	capacity = append(capacity, planner.Amount{Resource: c.Resource(podsResource), Value: int64(allocatable.GetAllowedPodNumber())})
+	capacity = append(capacity, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: int64(allocatable.GetAllowedPodNumber())})
 	used := c.amounts(info.GetRequested())
-	used = append(used, planner.Amount{Resource: c.Resource(podsResource), Value: int64(len(info.GetPods()))})
+	used = append(used, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: int64(len(info.GetPods()))})
 	c.SetNode(id, capacity, used)
 }
 
 // amounts lists the resources that are not zero: devices by name first, since they are what a
 // gang is usually short of, then cpu, memory and ephemeral storage.
-func (c *cluster) amounts(r fwk.Resource) []planner.Amount {
+func (c *Cluster) amounts(r fwk.Resource) []planner.Amount {
 	scalars := r.GetScalarResources()
 	names := make([]string, 0, len(scalars))
 	for name, value := range scalars {
@@ -122,8 +121,11 @@ func (c *cluster) amounts(r fwk.Resource) []planner.Amount {
 	return out
 }
 
+// Info returns the snapshot's entry of a node.
+func (c *Cluster) Info(id planner.NodeID) fwk.NodeInfo { return c.infoByID[id] }
+
 // placedMembers translates the nodes of placed members, leaving out nodes that are gone.
-func (c *cluster) placedMembers(nodes []string) []planner.PlacedMember {
+func (c *Cluster) placedMembers(nodes []string) []planner.PlacedMember {
 	placed := make([]planner.PlacedMember, 0, len(nodes))
 	for _, name := range nodes {
 		if id, ok := c.Node(name); ok {

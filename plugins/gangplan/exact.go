@@ -1,4 +1,4 @@
-package coscheduling
+package gangplan
 
 import (
 	"fmt"
@@ -18,11 +18,11 @@ import (
 // again with another choice for a member that passed.
 func (v *verifier) placeOneByOne() (*planner.Plan, *planner.Explanation, error) {
 	t := trial{v: v, copies: map[planner.NodeID]fwk.NodeInfo{}}
-	nodes := make([]planner.NodeID, len(v.demand.pods))
+	nodes := make([]planner.NodeID, len(v.demand.Pods))
 	for i := range nodes {
 		nodes[i] = planner.NoNode
 	}
-	for i := range v.demand.pods {
+	for i := range v.demand.Pods {
 		node, causes, err := t.place(i)
 		if err != nil {
 			return nil, nil, err
@@ -58,7 +58,7 @@ type placedMember struct {
 // refused.
 func (t *trial) place(member int) (planner.NodeID, []string, error) {
 	v := t.v
-	pod, state := v.demand.pods[member], newTrialState()
+	pod, state := v.demand.Pods[member], newTrialState()
 	allowed, status, _ := v.fw.RunPreFilterPlugins(v.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		return planner.NoNode, nil, fmt.Errorf("placing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
@@ -67,7 +67,7 @@ func (t *trial) place(member int) (planner.NodeID, []string, error) {
 	causes := make([]string, n)
 	if !status.IsSuccess() {
 		for id := range n {
-			causes[id] = refusedBy(status)
+			causes[id] = RefusedBy(status)
 		}
 		return planner.NoNode, causes, nil
 	}
@@ -89,7 +89,7 @@ func (t *trial) place(member int) (planner.NodeID, []string, error) {
 		if s.IsSuccess() {
 			return id, nil, t.put(pod, id)
 		}
-		causes[id] = refusedBy(s)
+		causes[id] = RefusedBy(s)
 	}
 	return planner.NoNode, causes, v.ctx.Err()
 }

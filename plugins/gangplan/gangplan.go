@@ -1,0 +1,41 @@
+// Package gangplan answers for a scheduler plugin where a whole gang goes: it keeps the planner's
+// model of the cluster in step with the scheduling cycle's snapshot, describes pods as the planner's
+// demand, and checks plans with the profile's own Filter plugins.
+package gangplan
+
+import (
+	"context"
+
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// Claim is capacity on a node that is held for a gang and that no pod of the snapshot shows yet.
+type Claim struct {
+	Node     string
+	Requests []planner.Amount
+}
+
+// Plan places the demand on what the snapshot of the last Sync has left beside the claims, or explains
+// why it does not fit; exactly one of the two is returned unless a plugin fails. Gangs that arithmetic
+// cannot describe are placed one member at a time.
+func Plan(ctx context.Context, fw framework.Framework, c *Cluster, d *Demand, claims []Claim) (*planner.Plan, *planner.Explanation, error) {
+	for _, claim := range claims {
+		if id, ok := c.Node(claim.Node); ok {
+			c.Take(id, claim.Requests)
+			defer c.Return(id, claim.Requests)
+		}
+	}
+	v := &verifier{ctx: ctx, fw: fw, cluster: c, demand: d}
+	var verify planner.Verifier = v
+	if d.exact {
+		// Arithmetic still says no faster and better, where it can.
+		verify = nil
+	}
+	plan, explanation, err := c.Plan(&d.Demand, verify)
+	if err != nil || explanation != nil && !explanation.Undecided || plan != nil && !d.exact {
+		return plan, explanation, err
+	}
+	return v.placeOneByOne()
+}

@@ -1,0 +1,103 @@
+// Package stage holds what the tests of the scheduler plugins share: the in-tree framework over a
+// fixed snapshot, and the nodes and pods to put into it.
+package stage
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	schedcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	schedqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	schedmetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// GPU is the resource that test nodes and pods have.
+const GPU = "nvidia.com/gpu"
+
+// NewFramework returns the in-tree framework, without a queue that runs, over a snapshot of the nodes
+// and of the pods on them, and the snapshot's nodes.
+func NewFramework(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
+	t.Helper()
+	schedmetrics.Register()
+	_, ctx := ktesting.NewTestContext(t)
+	client := clientsetfake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	snapshot := schedcache.NewSnapshot(pods, nodes)
+	defaults, err := latest.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile := &schedconfig.KubeSchedulerProfile{SchedulerName: "test", Plugins: &schedconfig.Plugins{}, PluginConfig: defaults.Profiles[0].PluginConfig}
+	for _, name := range []string{
+		names.PrioritySort, names.DefaultBinder, names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity,
+		names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
+	} {
+		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: name})
+	}
+	fw, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(schedqueue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false })),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	infos, err := snapshot.NodeInfos().List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fw, infos
+}
+
+// UID is the UID of the test pod of that number.
+func UID(i int) types.UID { return types.UID(fmt.Sprintf("uid-%d", i)) }
+
+// Node is a node with room for anything but GPUs, of which it has so many.
+func Node(name string, gpus int) *st.NodeWrapper {
+	return st.MakeNode().Name(name).Label("kubernetes.io/hostname", name).Capacity(map[corev1.ResourceName]string{
+		"cpu": "100", "memory": "100Gi", "pods": "110", GPU: fmt.Sprint(gpus),
+	})
+}
+
+// Pod is the pod of that number, which requests so many GPUs.
+func Pod(i, gpus int) *st.PodWrapper {
+	return st.MakePod().Namespace("ns").Name(fmt.Sprintf("m-%d", i)).UID(string(UID(i))).Label("app", "train").
+		Req(map[corev1.ResourceName]string{GPU: fmt.Sprint(gpus)})
+}
+
+// Pods are the pods 0 to n-1, changed if change is not nil.
+func Pods(n, gpus int, change func(*st.PodWrapper) *st.PodWrapper) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for i := range n {
+		p := Pod(i, gpus)
+		if change != nil {
+			p = change(p)
+		}
+		pods = append(pods, p.Obj())
+	}
+	return pods
+}
+
+// Nodes are the nodes "n0" to n-1.
+func Nodes(n, gpus int) []*corev1.Node {
+	var nodes []*corev1.Node
+	for i := range n {
+		nodes = append(nodes, Node(fmt.Sprintf("n%d", i), gpus).Obj())
+	}
+	return nodes
+}
