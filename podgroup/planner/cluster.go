@@ -3,6 +3,7 @@ package planner
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -27,6 +28,7 @@ type Node struct {
 // down to its own. The root, at index 0, is the whole cluster.
 type domain struct {
 	name     string
+	title    string // with its level's label before it
 	level    Level
 	parent   int32
 	lo, hi   NodeID
@@ -43,11 +45,14 @@ type Cluster struct {
 	ids       map[string]NodeID
 	domains   []domain
 	byLevel   [][]int32
-	leaf      []int32 // innermost domain of each node
+	leaf      []int32   // innermost domain of each node
+	at        [][]int32 // by level, then node: the domain that the node is in, -1 outside the level
 	resources []string
+	devices   []bool // by resource: whether its amounts are devices, a handful on each node
 	columns   map[string]Resource
 	free      [][]int64 // by resource, then node: what is left
 	capacity  [][]int64 // by resource, then node: what the node has in all
+	totals    []int64   // by resource: capacity of all nodes
 
 	work scratch
 }
@@ -96,6 +101,7 @@ func (c *Cluster) SetNodes(nodes []Node) {
 	for r := range c.resources {
 		c.free[r] = make([]int64, len(order))
 		c.capacity[r] = make([]int64, len(order))
+		c.totals[r] = 0
 	}
 }
 
@@ -122,11 +128,20 @@ func (n *Node) value(level int) string {
 }
 
 func (c *Cluster) buildDomains(order []Node) {
-	c.domains = []domain{{name: "cluster", parent: -1, hi: NodeID(len(order))}}
+	c.domains = []domain{{name: "cluster", title: "cluster", parent: -1, hi: NodeID(len(order))}}
 	c.byLevel = make([][]int32, len(c.levels)+1)
 	c.byLevel[WholeCluster] = []int32{0}
 	c.leaf = make([]int32, len(order))
 	c.divide(order, 0, 0, NodeID(len(order)), 0)
+	c.at = make([][]int32, len(c.levels)+1)
+	for l := range c.at {
+		c.at[l] = slices.Repeat([]int32{-1}, len(order))
+		for _, d := range c.byLevel[l] {
+			for i := c.domains[d].lo; i < c.domains[d].hi; i++ {
+				c.at[l][i] = d
+			}
+		}
+	}
 }
 
 // divide splits the nodes lo to hi of domain d by the values of the given level, and those by the
@@ -147,7 +162,9 @@ func (c *Cluster) divide(order []Node, d int32, lo, hi NodeID, level int) {
 			c.divide(order, d, lo, end, level+1)
 		} else {
 			child := int32(len(c.domains))
-			c.domains = append(c.domains, domain{name: value, level: Level(level + 1), parent: d, lo: lo, hi: end})
+			c.domains = append(c.domains, domain{
+				name: value, title: c.levels[level] + " " + value, level: Level(level + 1), parent: d, lo: lo, hi: end,
+			})
 			c.domains[d].children = append(c.domains[d].children, child)
 			c.byLevel[level+1] = append(c.byLevel[level+1], child)
 			c.divide(order, child, lo, end, level+1)
@@ -165,10 +182,22 @@ func (c *Cluster) Resource(name string) Resource {
 		r = Resource(len(c.resources))
 		c.columns[name] = r
 		c.resources = append(c.resources, name)
+		c.devices = append(c.devices, isDevice(name))
+		c.totals = append(c.totals, 0)
 		c.free = append(c.free, make([]int64, len(c.names)))
 		c.capacity = append(c.capacity, make([]int64, len(c.names)))
 	}
 	return r
+}
+
+// isDevice reports whether a resource counts devices, such as GPUs, which come in blocks. All but
+// the resources that every node has are taken for devices.
+func isDevice(name string) bool {
+	switch corev1.ResourceName(name) {
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
+		return false
+	}
+	return !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 }
 
 // Amount is a quantity of one resource.
@@ -181,11 +210,13 @@ type Amount struct {
 // there. What is left may be negative on an overcommitted node.
 func (c *Cluster) SetNode(id NodeID, capacity, used []Amount) {
 	for r := range c.resources {
+		c.totals[r] -= c.capacity[r][id]
 		c.free[r][id], c.capacity[r][id] = 0, 0
 	}
 	for _, a := range capacity {
 		c.capacity[a.Resource][id] = a.Value
 		c.free[a.Resource][id] = a.Value
+		c.totals[a.Resource] += a.Value
 	}
 	for _, a := range used {
 		c.free[a.Resource][id] -= a.Value
@@ -216,39 +247,9 @@ func (c *Cluster) TotalFree(r Resource) (free, capacity int64) {
 	return free, capacity
 }
 
-// DomainOf names the innermost domain that holds all the nodes, as "level value", or "cluster" if
-// only the root does.
-func (c *Cluster) DomainOf(nodes []NodeID) string {
-	d := c.commonDomain(nodes)
-	return c.domainName(d)
-}
-
-func (c *Cluster) domainName(d int32) string {
-	if c.domains[d].level == WholeCluster {
-		return "cluster"
+// move adds an amount times over to what is left on a node.
+func (c *Cluster) move(node NodeID, amounts []Amount, times int64) {
+	for _, a := range amounts {
+		c.free[a.Resource][node] += times * a.Value
 	}
-	return c.LevelName(c.domains[d].level) + " " + c.domains[d].name
-}
-
-// commonDomain returns the innermost domain that holds all the nodes.
-func (c *Cluster) commonDomain(nodes []NodeID) int32 {
-	lo, hi, found := NodeID(0), NodeID(0), false
-	for _, n := range nodes {
-		if n == NoNode {
-			continue
-		}
-		if !found {
-			lo, hi, found = n, n, true
-			continue
-		}
-		lo, hi = min(lo, n), max(hi, n)
-	}
-	if !found {
-		return 0
-	}
-	d := c.leaf[lo]
-	for c.domains[d].hi <= hi {
-		d = c.domains[d].parent
-	}
-	return d
 }

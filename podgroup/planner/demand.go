@@ -80,14 +80,6 @@ func (d *Demand) counts(k int) []int64 {
 	return counts
 }
 
-func (d *Demand) placedNodes() []NodeID {
-	nodes := make([]NodeID, len(d.Placed))
-	for i, p := range d.Placed {
-		nodes[i] = p.Node
-	}
-	return nodes
-}
-
 // Plan is a place for every member of a Demand.
 type Plan struct {
 	// Nodes holds the place of each member, in the order of Demand.Members; NoNode for a member

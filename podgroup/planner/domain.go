@@ -1,16 +1,11 @@
 package planner
 
+import "sort"
+
 // Domain is a topology domain, or a single node: the nodes from Lo up to but not including Hi.
 type Domain struct {
 	Level  Level
 	Lo, Hi NodeID
-}
-
-// Room is how far a domain goes towards a gang.
-type Room struct {
-	Domain
-	// Members is how many of the needed members would fit, in rank order.
-	Members int
 }
 
 // Whole returns the domain of all nodes.
@@ -21,10 +16,8 @@ func (c *Cluster) Around(node NodeID, l Level) (Domain, bool) {
 	if l >= c.NodeLevel() {
 		return Domain{Level: c.NodeLevel(), Lo: node, Hi: node + 1}, true
 	}
-	for i := c.leaf[node]; i >= 0; i = c.domains[i].parent {
-		if c.domains[i].level == l {
-			return c.domain(i), true
-		}
+	if i := c.at[max(l, WholeCluster)][node]; i >= 0 {
+		return c.domain(i), true
 	}
 	return Domain{}, false
 }
@@ -38,6 +31,7 @@ func (c *Cluster) DomainsAt(l Level) []Domain {
 		}
 		return out
 	}
+	l = max(l, WholeCluster)
 	out := make([]Domain, 0, len(c.byLevel[l]))
 	for _, i := range c.byLevel[l] {
 		out = append(out, c.domain(i))
@@ -56,50 +50,54 @@ func (c *Cluster) DomainName(d Domain) string {
 		return c.names[d.Lo]
 	}
 	if d.Level > WholeCluster {
-		for i := c.leaf[d.Lo]; i >= 0; i = c.domains[i].parent {
-			if c.domains[i].level == d.Level {
-				return c.domains[i].name
-			}
-		}
+		return c.domains[c.at[d.Level][d.Lo]].name
 	}
-	return "cluster"
+	return c.domains[0].name
 }
 
-// best returns the domain of the level that the gang requires in which the most of its needed
-// members have room: the one around the placed members, if there are any.
-func (c *Cluster) best(d *Demand, l *learned) Room {
-	c.countSlots(d, l, c.classOrder(d, d.counts(d.Min)))
-	domains := c.DomainsAt(d.Required)
-	if len(d.Placed) > 0 {
-		domains = domains[:0]
-		if around, ok := c.Around(d.Placed[0].Node, d.Required); ok {
-			domains = append(domains, around)
+// DomainOf names the innermost domain that holds all the nodes, as "level value", or "cluster" if
+// only the whole cluster does.
+func (c *Cluster) DomainOf(nodes []NodeID) string {
+	var s span
+	for _, n := range nodes {
+		if n != NoNode {
+			s.add(n)
 		}
 	}
-	var best Room
-	for i, domain := range domains {
-		if fits := c.roomFor(d, domain); i == 0 || fits > best.Members {
-			best = Room{domain, fits}
-		}
-	}
-	return best
+	return c.domains[c.common(s)].title
 }
 
-// roomFor returns how many of the needed members, in rank order, have room in a domain if every
-// class had it to itself.
-func (c *Cluster) roomFor(d *Demand, domain Domain) int {
-	left := make([]int64, len(d.Classes))
-	for class := range left {
-		left[class] = -1
+// span is the nodes from the first to the last of some.
+type span struct {
+	lo, hi NodeID
+	any    bool
+}
+
+func (s *span) add(n NodeID) {
+	if !s.any {
+		*s = span{n, n, true}
+		return
 	}
-	for i, m := range d.Members[:d.Min] {
-		if left[m.Class] < 0 {
-			left[m.Class] = c.work.sums[m.Class][domain.Hi] - c.work.sums[m.Class][domain.Lo]
-		}
-		if left[m.Class] == 0 {
-			return i
-		}
-		left[m.Class]--
+	s.lo, s.hi = min(s.lo, n), max(s.hi, n)
+}
+
+// common returns the innermost domain that holds a span, the whole cluster for an empty one.
+func (c *Cluster) common(s span) int32 {
+	if !s.any {
+		return 0
 	}
-	return d.Min
+	d := c.leaf[s.lo]
+	for c.domains[d].hi <= s.hi {
+		d = c.domains[d].parent
+	}
+	return d
+}
+
+// within returns the domains of a level that lie in a range of nodes which no domain of that level
+// crosses.
+func (c *Cluster) within(l Level, lo, hi NodeID) []int32 {
+	all := c.byLevel[l]
+	from := sort.Search(len(all), func(i int) bool { return c.domains[all[i]].lo >= lo })
+	to := from + sort.Search(len(all)-from, func(i int) bool { return c.domains[all[from+i]].lo >= hi })
+	return all[from:to]
 }

@@ -82,8 +82,7 @@ type Blocked struct {
 func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 	counts := d.counts(d.Min)
 	e := &Explanation{Nodes: len(c.names), Placed: len(d.Placed), Placeable: c.placeable(d, l), Best: c.best(d, l)}
-	order := c.classOrder(d, counts)
-	c.countSlots(d, l, order)
+	c.countSlots(d, l, needed(counts))
 	worst, worstGap := -1, int64(0)
 	for class := range d.Classes {
 		if counts[class] == 0 {
@@ -111,7 +110,10 @@ func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 // Refused describes a gang that was found not to fit by other means than Plan: placeable members
 // have a place, and causes says for each node why it does not take the next one.
 func (c *Cluster) Refused(d *Demand, placeable int, causes []string) *Explanation {
-	e := c.explain(d, newLearned(len(d.Classes)))
+	c.work.learned.reset(len(d.Classes))
+	c.prepare(d)
+	c.countBlocks(d, &c.work.learned)
+	e := c.explain(d, &c.work.learned)
 	e.Placeable, e.Short, e.Fragmented, e.Learned = placeable, nil, nil, true
 	e.Blocked = countCauses(len(causes), func(node int) string { return causes[node] })
 	return e
@@ -336,4 +338,15 @@ func FormatAmount(name string, value int64) string {
 		return resource.NewQuantity(value, resource.BinarySI).String()
 	}
 	return strconv.FormatInt(value, 10)
+}
+
+// needed returns the classes that have members to place.
+func needed(counts []int64) []int {
+	var classes []int
+	for class, n := range counts {
+		if n > 0 {
+			classes = append(classes, class)
+		}
+	}
+	return classes
 }

@@ -9,8 +9,12 @@ type learned struct {
 	nowhere []string
 }
 
-func newLearned(classes int) *learned {
-	return &learned{byClass: make([][]Limit, classes), nowhere: make([]string, classes)}
+// reset forgets everything and makes room for a number of classes.
+func (l *learned) reset(classes int) {
+	l.byClass, l.nowhere = resize(l.byClass, classes), resize(l.nowhere, classes)
+	for class := range classes {
+		l.byClass[class], l.nowhere[class] = l.byClass[class][:0], ""
+	}
 }
 
 func (l *learned) add(limits []Limit) {

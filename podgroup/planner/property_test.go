@@ -189,9 +189,13 @@ func TestOneClassUsesTheFewestDomains(t *testing.T) {
 		// Nodes are the innermost domains: no subset with fewer nodes may hold the gang unless the
 		// plan was put into a lower domain than such a subset would allow.
 		used := distinct(p.Nodes)
-		common := w.commonDomain(p.Nodes)
+		var all span
+		for _, n := range p.Nodes {
+			all.add(n)
+		}
+		common := w.common(all)
 		lo, hi := w.domains[common].lo, w.domains[common].hi
-		slots := w.work.slots[0]
+		slots := w.work.base[0].slots
 		free := slices.Clone(slots[lo:hi])
 		slices.SortFunc(free, func(a, b int64) int { return int(b - a) })
 		need, fewest := int64(d.Min), 0

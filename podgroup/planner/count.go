@@ -1,0 +1,212 @@
+package planner
+
+import "math"
+
+// tally is how many members of a class fit, had it the cluster to itself.
+type tally struct {
+	slots []int64 // by node
+	sums  []int64 // sums[j]-sums[i] is the number of slots on the nodes from i to before j
+	units []int64 // likewise the number of units in the domains that begin there, if units span nodes
+}
+
+// countSlots computes, for each class, how many of its members fit on each node if it had the
+// cluster to itself, and the running sums.
+func (c *Cluster) countSlots(d *Demand, l *learned, classes []int) {
+	w := &c.work
+	for len(w.slots) < len(d.Classes) {
+		w.slots = append(w.slots, nil)
+		w.sums = append(w.sums, nil)
+	}
+	n := len(c.names)
+	for _, class := range classes {
+		w.slots[class], w.sums[class] = resize(w.slots[class], n), resize(w.sums[class], n+1)
+		c.countClass(w.slots[class], d, l, class, 0, NodeID(n))
+		sum(w.sums[class], w.slots[class], 0, NodeID(n))
+	}
+}
+
+// countBlocks makes the base tallies of all blocks that are not pinned.
+func (c *Cluster) countBlocks(d *Demand, l *learned) {
+	w := &c.work
+	w.picks = w.picks[:0]
+	next := int32(0)
+	for i := range w.blocks {
+		b := &w.blocks[i]
+		if b.pin.pinned {
+			b.tally = -1
+			continue
+		}
+		b.tally = next
+		next += b.hi - b.lo
+		for int(next) > len(w.base) {
+			w.base = append(w.base, tally{})
+		}
+		c.count(w.base[b.tally:next], d, l, b, 0, NodeID(len(c.names)))
+	}
+}
+
+// tallies returns how far the nodes lo to hi go towards a block: the base tallies as long as nothing
+// is packed, otherwise new ones, which are valid for these nodes and until the next call.
+func (c *Cluster) tallies(d *Demand, l *learned, b *block, lo, hi NodeID) []tally {
+	w := &c.work
+	n := b.hi - b.lo
+	if b.tally >= 0 && len(w.picks) == 0 {
+		return w.base[b.tally : b.tally+n]
+	}
+	for int(n) > len(w.local) {
+		w.local = append(w.local, tally{})
+	}
+	c.count(w.local[:n], d, l, b, lo, hi)
+	return w.local[:n]
+}
+
+// count fills in the tallies of a block's parts for the nodes lo to hi.
+func (c *Cluster) count(ts []tally, d *Demand, l *learned, b *block, lo, hi NodeID) {
+	n := len(c.names)
+	for i := range ts {
+		t, p := &ts[i], &c.work.parts[int(b.lo)+i]
+		t.slots, t.sums = resize(t.slots, n), resize(t.sums, n+1)
+		c.countClass(t.slots, d, l, p.class, lo, hi)
+		for _, level := range b.inside {
+			c.dropOutside(t.slots, level, lo, hi)
+		}
+		if b.level == c.NodeLevel() && b.size > 1 {
+			for node := lo; node < hi; node++ {
+				t.slots[node] -= t.slots[node] % p.count
+			}
+		}
+		sum(t.sums, t.slots, lo, hi)
+	}
+	if c.sliced(b) {
+		ts[0].units = resize(ts[0].units, n+1)
+		c.countUnits(ts, b, lo, hi)
+	}
+}
+
+// dropOutside removes the slots of nodes that are in no domain of a level.
+func (c *Cluster) dropOutside(slots []int64, level Level, lo, hi NodeID) {
+	if level == WholeCluster || level == c.NodeLevel() {
+		return
+	}
+	at := c.at[level]
+	for node := lo; node < hi; node++ {
+		if at[node] < 0 {
+			slots[node] = 0
+		}
+	}
+}
+
+// countUnits sums up how many units fit into the domains of the block's level. If a unit has several
+// parts this is a bound: each part fits that often when alone.
+func (c *Cluster) countUnits(ts []tally, b *block, lo, hi NodeID) {
+	units := ts[0].units
+	units[lo] = 0
+	at, total := lo, int64(0)
+	for _, i := range c.within(b.level, lo, hi) {
+		from, to := c.domains[i].lo, c.domains[i].hi
+		for ; at < from; at++ {
+			units[at+1] = total
+		}
+		total += c.unitsIn(ts, b, from, to)
+		for ; at < min(to, hi); at++ {
+			units[at+1] = total
+		}
+	}
+	for ; at < hi; at++ {
+		units[at+1] = total
+	}
+}
+
+// unitsIn returns how many units the nodes lo to hi of one domain have slots for.
+func (c *Cluster) unitsIn(ts []tally, b *block, lo, hi NodeID) int64 {
+	most := int64(math.MaxInt64)
+	for i := range ts {
+		most = min(most, (ts[i].sums[hi]-ts[i].sums[lo])/c.work.parts[int(b.lo)+i].count)
+	}
+	return most
+}
+
+// room returns how many units of a block a target has slots for.
+func (c *Cluster) room(ts []tally, b *block, t *target) int64 {
+	if c.sliced(b) && t.level < b.level {
+		return ts[0].units[t.hi] - ts[0].units[t.lo]
+	}
+	return c.unitsIn(ts, b, t.lo, t.hi)
+}
+
+// countClass counts the slots of a class on the nodes lo to hi as they are.
+func (c *Cluster) countClass(slots []int64, d *Demand, l *learned, class int, lo, hi NodeID) {
+	if l.nowhere[class] != "" {
+		clear(slots[lo:hi])
+		return
+	}
+	requests := d.Classes[class].Requests
+	if len(requests) == 0 {
+		for node := lo; node < hi; node++ {
+			slots[node] = math.MaxInt32
+		}
+	}
+	for i, a := range requests {
+		free, out := c.free[a.Resource][lo:hi], slots[lo:hi]
+		if i == 0 {
+			first(out, free, a.Value)
+		} else {
+			limit(out, free, a.Value)
+		}
+	}
+	if blocked := d.Classes[class].Blocked; blocked != nil {
+		for node := lo; node < hi; node++ {
+			if blocked[node] != 0 {
+				slots[node] = 0
+			}
+		}
+	}
+	for _, known := range l.byClass[class] {
+		if lo <= known.Node && known.Node < hi {
+			slots[known.Node] = min(slots[known.Node], max(int64(known.Max)-c.packed(class, known.Node), 0))
+		}
+	}
+}
+
+// packed returns how many members of a class are packed on a node.
+func (c *Cluster) packed(class int, node NodeID) int64 {
+	n := int64(0)
+	for _, p := range c.work.picks {
+		if p.class == class && p.node == node {
+			n += p.count
+		}
+	}
+	return n
+}
+
+// first sets slots to how often a value is contained in what is free.
+func first(slots, free []int64, value int64) {
+	for i, f := range free {
+		if f < value {
+			slots[i] = 0
+		} else {
+			slots[i] = min(f/value, math.MaxInt32)
+		}
+	}
+}
+
+// limit lowers slots to how often a value is contained in what is free.
+func limit(slots, free []int64, value int64) {
+	for i, f := range free {
+		switch {
+		case f < value:
+			slots[i] = 0
+		case slots[i] > 1:
+			slots[i] = min(slots[i], f/value)
+		}
+	}
+}
+
+func sum(sums, slots []int64, lo, hi NodeID) {
+	sums[lo] = 0
+	total := int64(0)
+	for node := lo; node < hi; node++ {
+		total += slots[node]
+		sums[node+1] = total
+	}
+}
