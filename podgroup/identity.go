@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,4 +49,23 @@ func Rank(pod *corev1.Pod) (int, bool) {
 		return index, true
 	}
 	return parseIndex(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
+}
+
+// indexOf returns the position of a pod among those of its template: its completion index, or the index that a
+// StatefulSet or Kueue gave it, or the number that its name ends in if the name was not generated. It is -1 for a
+// pod whose successor could not be told to be the same.
+func indexOf(pod *corev1.Pod) int {
+	if index, ok := Rank(pod); ok {
+		return index
+	}
+	for _, label := range []string{appsv1.PodIndexLabel, kueuePodIndexLabel} {
+		if index, ok := parseIndex(pod.Labels[label]); ok {
+			return index
+		}
+	}
+	if pod.GenerateName == "" {
+		_, number := splitTrailingNumber(pod.Name)
+		return number
+	}
+	return -1
 }

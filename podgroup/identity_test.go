@@ -122,6 +122,7 @@ func TestMemberOf(t *testing.T) {
 		UID: "uid-a", Namespace: "ns", Name: "a", Node: "node-1", State: Gone, Phase: corev1.PodRunning, Deleting: true,
 		SchedulerName: "muster", Priority: 7, Gated: true, Rank: 2, Identity: Identity{Owner: "uid-job", Index: 2},
 		Owner: Owner{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "uid-job"},
+		index: 2, topology: got.topology,
 	}
 	if got != want {
 		t.Errorf("member is\n%+v\nwant\n%+v", got, want)

@@ -2,12 +2,15 @@ package podgroup
 
 import (
 	"cmp"
+	"errors"
 	"slices"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
 // Member is what a gang needs to know of one of its pods. It is comparable: two members are equal if nothing
@@ -44,6 +47,22 @@ type Member struct {
 	Owner Owner
 
 	order order
+
+	// index is the pod's position among those of its template, -1 if it has none that would stay when the pod
+	// is replaced.
+	index int
+
+	// jobs is how many Jobs the member's replicated Job has, 0 if it is not of one.
+	jobs int
+
+	// topology is what the pod's annotations ask for; one value for all pods that ask for the same.
+	topology unique.Handle[parsedTopology]
+}
+
+// parsedTopology is what ParseTopology made of some annotations.
+type parsedTopology struct {
+	topology Topology
+	problem  TopologyError
 }
 
 // Owner names the controller of a member.
@@ -74,10 +93,35 @@ func MemberOf(pod *corev1.Pod) Member {
 	if rank, ok := Rank(pod); ok {
 		m.Rank = rank
 	}
+	m.index = indexOf(pod)
+	if jobs, ok := parseIndex(pod.Labels[jobset.ReplicatedJobReplicas]); ok {
+		m.jobs = jobs
+	}
+	m.topology = unique.Make(parsedTopologyOf(pod.Annotations))
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		m.Owner = Owner{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}
 	}
 	return m
+}
+
+// Topology returns what the pod's annotations ask for its set. The error, if any, is a *TopologyError.
+func (m *Member) Topology() (Topology, error) {
+	if m.topology == (unique.Handle[parsedTopology]{}) {
+		return Topology{}, nil
+	}
+	parsed := m.topology.Value()
+	if parsed.problem != (TopologyError{}) {
+		return Topology{}, &parsed.problem
+	}
+	return parsed.topology, nil
+}
+
+func parsedTopologyOf(annotations map[string]string) parsedTopology {
+	topology, err := ParseTopology(annotations)
+	if problem := (*TopologyError)(nil); errors.As(err, &problem) {
+		return parsedTopology{problem: *problem}
+	}
+	return parsedTopology{topology: topology}
 }
 
 // Compare orders members as CompareMembers orders their pods.

@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,7 +10,7 @@ import (
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
-// keptLabels and keptAnnotations are those that decide a pod's gang, place and order.
+// keptLabels and keptAnnotations are those that decide a pod's gang, place, order and topology.
 var (
 	keptLabels = []string{
 		v1alpha1.GroupLabel,
@@ -18,8 +19,11 @@ var (
 		jobset.ReplicatedJobNameKey,
 		jobset.JobIndexKey,
 		jobset.JobGlobalIndexKey,
+		jobset.ReplicatedJobReplicas,
+		appsv1.PodIndexLabel,
+		kueuePodIndexLabel,
 	}
-	keptAnnotations = []string{batchv1.JobCompletionIndexAnnotation}
+	keptAnnotations = append([]string{batchv1.JobCompletionIndexAnnotation}, topologyAnnotations...)
 )
 
 // Transform is a cache.TransformFunc that leaves of a pod only what MemberOf and Key read, so that an index
@@ -34,6 +38,7 @@ func Transform(obj any) (any, error) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              pod.Name,
+			GenerateName:      pod.GenerateName,
 			Namespace:         pod.Namespace,
 			UID:               pod.UID,
 			ResourceVersion:   pod.ResourceVersion,
@@ -47,6 +52,7 @@ func Transform(obj any) (any, error) {
 			SchedulerName:   pod.Spec.SchedulerName,
 			Priority:        pod.Spec.Priority,
 			SchedulingGates: pod.Spec.SchedulingGates,
+			SchedulingGroup: pod.Spec.SchedulingGroup,
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}

@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"slices"
@@ -24,9 +25,11 @@ import (
 type census struct {
 	// waiting are the members that this scheduler is to place, in rank order.
 	waiting []*corev1.Pod
-	// present counts members that have their place or have finished, and nodes are the places.
+	// members are all pods of the gang that the census was taken of.
+	members []podgroup.Member
+	// present counts members that have their place or have finished, and placed are the places.
 	present int
-	nodes   []string
+	placed  []gangplan.Placed
 	// foreign counts waiting members that name another scheduler.
 	foreign int
 	// finished counts members that succeeded; they are part of present.
@@ -41,16 +44,16 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	placed := pl.gangs.placedNodes(key)
 	members := pl.members.Members(key)
 	counts := podgroup.Count(members)
-	c := census{present: counts.Bound + counts.Finished, finished: counts.Finished}
+	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
 	for _, m := range members {
 		switch m.State {
 		case podgroup.Bound, podgroup.Running:
-			c.nodes = append(c.nodes, m.Node)
+			c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: m.Node})
 		case podgroup.Waiting:
 			if node, ok := placed[m.UID]; ok {
 				c.present++
-				c.nodes = append(c.nodes, node)
+				c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: node})
 				continue
 			}
 			if m.Gated {
@@ -71,7 +74,7 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 			if member.Spec.NodeName != "" {
 				// Bound by somebody else, which the index is about to show.
 				c.present++
-				c.nodes = append(c.nodes, member.Spec.NodeName)
+				c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: member.Spec.NodeName})
 				continue
 			}
 			c.waiting = append(c.waiting, member)
@@ -107,8 +110,11 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return refuse(ReasonMembersDisagree, why, nil)
 	}
 	pl.cluster.Sync(nodes)
-	d, err := pl.cluster.NewDemand(klog.FromContext(ctx), c.waiting, min(need, len(c.waiting)), c.nodes)
-	if err != nil {
+	d, err := pl.demand(ctx, group, c, c.waiting, min(need, len(c.waiting)))
+	switch {
+	case errors.As(err, new(*podgroup.TopologyError)):
+		return refuse(ReasonInvalidTopology, err.Error(), nil)
+	case err != nil:
 		return "", "", err
 	}
 	d.MinResources = pl.minResources(group, c, key)
@@ -152,6 +158,20 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 		}
 	}
 	return ""
+}
+
+// demand describes pods of the gang, of which at least min must be placed, beside its members that have
+// their place already. The error is a *podgroup.TopologyError if nothing in the cluster could help.
+func (pl *Coscheduling) demand(ctx context.Context, group *v1alpha1.PodGroup, c census, pods []*corev1.Pod, min int) (*gangplan.Demand, error) {
+	arrangement, err := podgroup.Arrange(group.Annotations, int(group.Spec.MinMember), c.members)
+	if err != nil {
+		return nil, err
+	}
+	d, err := pl.cluster.NewDemand(klog.FromContext(ctx), pods, min, c.placed)
+	if err != nil {
+		return nil, err
+	}
+	return d, pl.cluster.Constrain(d, arrangement)
 }
 
 // plan asks for places for the gang beside what other gangs hold.
@@ -265,7 +285,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	for _, p := range c.waiting {
 		members[p.UID] = versionOf(p)
 	}
-	r := &refusal{message: why, representative: turn, members: members}
+	r := &refusal{message: why, representative: turn, members: members, invalid: reason == ReasonInvalidTopology}
 	if e != nil {
 		r.short, r.learned = shortOf(e), e.Learned
 	}

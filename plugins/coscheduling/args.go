@@ -6,10 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/muster-sched/muster/plugins/gangplan"
 )
 
 // maxPermitWait is the longest that the scheduling framework lets a pod wait at Permit.
@@ -22,6 +23,10 @@ const maxPermitWait = 15 * time.Minute
 //	  args:
 //	    permitWaitingTimeSeconds: 60
 //	    topologyLevels: [topology.kubernetes.io/zone, example.com/rack]
+//
+// or, with the labels that a cloud or a tool publishes,
+//
+//	topologyPreset: gke
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -31,9 +36,8 @@ type Args struct {
 	// default.
 	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
 
-	// TopologyLevels are the node labels that describe where a node stands, outermost first. A gang
-	// is put into the lowest domain that holds it. None by default: the cluster is one domain.
-	TopologyLevels []string `json:"topologyLevels,omitempty"`
+	// The levels by which a gang is kept together: it is put into the lowest domain that holds it.
+	gangplan.LevelArgs `json:",inline"`
 }
 
 // decodeArgs reads the plugin's arguments as the scheduler passes them, sets defaults and
@@ -63,15 +67,5 @@ func (a *Args) validate() field.ErrorList {
 	if t, most := *a.PermitWaitingTimeSeconds, int64(maxPermitWait/time.Second); t < 1 || t > most {
 		errs = append(errs, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), t, fmt.Sprintf("must be from 1 to %d", most)))
 	}
-	levels, seen := field.NewPath("topologyLevels"), map[string]bool{}
-	for i, label := range a.TopologyLevels {
-		for _, msg := range validation.IsQualifiedName(label) {
-			errs = append(errs, field.Invalid(levels.Index(i), label, msg))
-		}
-		if seen[label] {
-			errs = append(errs, field.Duplicate(levels.Index(i), label))
-		}
-		seen[label] = true
-	}
-	return errs
+	return append(errs, a.LevelArgs.Validate()...)
 }

@@ -253,7 +253,7 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		args:    args,
 		members: podgroup.NewMembership(),
 		gangs:   newGangs(),
-		cluster: gangplan.NewCluster(args.TopologyLevels),
+		cluster: gangplan.NewCluster(args.Levels()),
 		clock:   clock.RealClock{},
 	}
 	if err := pl.watch(ctx); err != nil {

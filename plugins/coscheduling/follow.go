@@ -52,7 +52,7 @@ func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
 // planned: the event came before the commit it would have ended.
 func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, planned *v1alpha1.PodGroup, c *commit) {
 	logger := klog.FromContext(ctx)
-	if now := pl.group(key); now == nil || now.Spec.MinMember > planned.Spec.MinMember {
+	if now := pl.group(key); now == nil || asksForMore(planned, now) {
 		pl.groupWithdrawn(logger, key, now)
 		return
 	}
@@ -73,15 +73,15 @@ func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.Namespace
 func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, pod *corev1.Pod, node string, status *fwk.Status) string {
 	logger := klog.FromContext(ctx)
 	message := fmt.Sprintf("member %q was refused node %q (%s), so the whole gang let go", pod.Name, node, gangplan.RefusedBy(status))
-	open, taken, ok := pl.gangs.replan(key, pod.UID)
+	open, reserved, ok := pl.gangs.replan(key, pod.UID)
 	if ok {
-		seats, why, err := pl.replan(ctx, key, open, taken)
+		seats, why, err := pl.replan(ctx, key, open)
 		if err != nil {
 			message = fmt.Sprintf("%s: %v", message, err)
 		} else if why != "" {
 			message = fmt.Sprintf("member %q was refused node %q, and there is no other place: %s", pod.Name, node, why)
 		} else if pl.gangs.reseat(key, seats) {
-			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", len(taken), "open", len(seats))
+			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", reserved, "open", len(seats))
 			pl.nominate(ctx, seats)
 			return pl.gangs.verdictFor(key, pod.UID).node
 		}
@@ -92,8 +92,8 @@ func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, p
 	return ""
 }
 
-// replan finds places for the open seats beside the taken nodes.
-func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, open []*seat, taken []string) (seats []*seat, why string, err error) {
+// replan finds places for the open seats beside all members that have theirs, also from earlier commits.
+func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, open []*seat) (seats []*seat, why string, err error) {
 	nodes, err := pl.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil, "", err
@@ -103,7 +103,11 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 	for i, s := range open {
 		pods[i] = s.pod
 	}
-	d, err := pl.cluster.NewDemand(klog.FromContext(ctx), pods, len(pods), taken)
+	group := pl.group(key)
+	if group == nil {
+		return nil, fmt.Sprintf("PodGroup %q was deleted", key.Name), nil
+	}
+	d, err := pl.demand(ctx, group, pl.take(key, pods[0]), pods, len(pods))
 	if err != nil {
 		return nil, "", err
 	}
@@ -185,11 +189,16 @@ func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName
 	pl.activateRepresentative(logger, key)
 }
 
+// asksForMore reports whether a plan made for a PodGroup can be too little or wrong for what became of it.
+func asksForMore(was, is *v1alpha1.PodGroup) bool {
+	return is.Spec.MinMember > was.Spec.MinMember || !podgroup.SameTopology(was.Annotations, is.Annotations)
+}
+
 // groupWithdrawn lets a commit go that was made for a PodGroup that is gone or now asks for more.
 func (pl *Coscheduling) groupWithdrawn(logger klog.Logger, key types.NamespacedName, now *v1alpha1.PodGroup) {
 	why := fmt.Sprintf("PodGroup %q was deleted", key.Name)
 	if now != nil {
-		why = fmt.Sprintf("PodGroup %q needs %d members now, so the whole gang let go", key.Name, now.Spec.MinMember)
+		why = fmt.Sprintf("PodGroup %q needs other places or more members now, so the whole gang let go", key.Name)
 	}
 	if r := pl.gangs.releaseAny(key, why); r != nil {
 		pl.letGo(logger, key, r)

@@ -50,6 +50,9 @@ type refusal struct {
 	members map[types.UID]version
 	// short are the resources whose release could help, or nil if any change could.
 	short sets.Set[string]
+	// invalid is set if the gang asks for a topology that cannot be, so that nothing in the cluster could
+	// help.
+	invalid bool
 	// learned is set if a Filter plugin had a part in it, so that other changes could help too.
 	learned bool
 	// resting is set while a gang that was let go is not to be planned, whatever happens in the
@@ -297,25 +300,22 @@ func (g *gangs) rested(key types.NamespacedName, failures int) (leaving []types.
 	return sets.List(x.leaving)
 }
 
-// replan takes the unreserved seats out of a commit, and returns them and the nodes of the reserved
-// ones. It reports false if no member was reserved since the commit was last planned anew: another
+// replan returns the unreserved seats of a commit and how many are reserved. It reports false if no member was reserved since the commit was last planned anew: another
 // plan would end the same way, and the commit must be let go.
-func (g *gangs) replan(key types.NamespacedName, uid types.UID) (open []*seat, taken []string, ok bool) {
+func (g *gangs) replan(key types.NamespacedName, uid types.UID) (open []*seat, reserved int, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, known := g.byKey[key]
 	if !known || x.commit == nil || x.commit.seats[uid] == nil || x.commit.replanned > x.commit.reserved {
-		return nil, nil, false
+		return nil, 0, false
 	}
 	x.commit.replanned = x.commit.reserved + 1
 	for _, s := range x.commit.inOrder() {
-		if s.reserved {
-			taken = append(taken, s.Node)
-		} else {
+		if !s.reserved {
 			open = append(open, s)
 		}
 	}
-	return open, taken, true
+	return open, x.commit.reserved, true
 }
 
 // reseat moves unreserved members of a commit to new nodes. It reports false if the commit ended

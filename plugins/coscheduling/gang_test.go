@@ -188,9 +188,9 @@ func TestReplanOnceForEachReservedMember(t *testing.T) {
 	g := newGangs()
 	g.begin(testKey, testCommit(3))
 	g.reserve(testKey, stage.UID(0), "0")
-	open, taken, ok := g.replan(testKey, stage.UID(1))
-	if !ok || len(open) != 2 || len(taken) != 1 || taken[0] != "0" {
-		t.Fatalf("open %v, taken %v, %v", open, taken, ok)
+	open, reserved, ok := g.replan(testKey, stage.UID(1))
+	if !ok || len(open) != 2 || reserved != 1 {
+		t.Fatalf("open %v, %d reserved, %v", open, reserved, ok)
 	}
 	moved := *open[0]
 	moved.Node = "9"
@@ -204,8 +204,8 @@ func TestReplanOnceForEachReservedMember(t *testing.T) {
 		t.Error("planned anew twice with the same members reserved")
 	}
 	g.reserve(testKey, stage.UID(1), "9")
-	if open, taken, ok := g.replan(testKey, stage.UID(2)); !ok || len(open) != 1 || len(taken) != 2 {
-		t.Errorf("after another member was reserved: open %v, taken %v, %v", open, taken, ok)
+	if open, reserved, ok := g.replan(testKey, stage.UID(2)); !ok || len(open) != 1 || reserved != 2 {
+		t.Errorf("after another member was reserved: open %v, %d reserved, %v", open, reserved, ok)
 	}
 }
 

@@ -46,7 +46,7 @@ func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
 		return nil, true
 	}
 	r = pl.gangs.refusalOf(key)
-	return r, r == nil || !r.forMember(pod.UID)
+	return r, r == nil || !r.invalid && !r.forMember(pod.UID)
 }
 
 func (pl *Coscheduling) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {

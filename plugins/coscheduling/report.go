@@ -30,6 +30,8 @@ const (
 	ReasonUnschedulable = "Unschedulable"
 	// ReasonMembersDisagree means that the members cannot be placed as one gang, whatever the cluster.
 	ReasonMembersDisagree = "MembersDisagree"
+	// ReasonInvalidTopology means that annotations ask for a topology that cannot be, whatever the cluster.
+	ReasonInvalidTopology = "InvalidTopology"
 	// ReasonLetGo means that the gang had a plan, but a member could not keep its place.
 	ReasonLetGo = "LetGo"
 	// ReasonPlaced means that all members that the gang needs have their place.

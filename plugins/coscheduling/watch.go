@@ -114,6 +114,10 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 	if !ok || !changed && old != nil {
 		return
 	}
+	if old != nil && !podgroup.SameTopology(old.Annotations, pod.Annotations) {
+		pl.topologyChanged(logger, key, pod)
+	}
+	defer pl.recheckTopology(logger, key)
 	switch podgroup.StateOf(pod) {
 	case podgroup.Waiting:
 		pl.settle(logger, key)
@@ -145,10 +149,28 @@ func (pl *Coscheduling) podDeleted(logger klog.Logger, pod *corev1.Pod) {
 	}
 }
 
+// topologyChanged is what follows when a member asks for another topology: a plan made for the old one must not
+// be carried out, and a verdict passed on the old one is passed anew.
+func (pl *Coscheduling) topologyChanged(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
+	if r := pl.gangs.release(key, pod.UID, fmt.Sprintf("member %q asks for another topology now, so the whole gang let go", pod.Name)); r != nil {
+		pl.letGo(logger, key, r)
+	}
+	pl.activateRepresentative(logger, key)
+}
+
+// recheckTopology puts a gang in line, after a change of its members, that was refused for a topology that
+// cannot be: whichever of them was in the way may have changed or gone.
+func (pl *Coscheduling) recheckTopology(logger klog.Logger, key types.NamespacedName) {
+	if refused := pl.gangs.refusalOf(key); refused != nil && refused.invalid {
+		pl.activateRepresentative(logger, key)
+	}
+}
+
 // left is what follows when a pod is no longer a member of a gang.
 func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
 	pl.gangs.arrived(key, pod.UID)
 	pl.waitsNoMore(logger, key, pod.UID, pod.Name)
+	pl.recheckTopology(logger, key)
 	pl.settle(logger, key)
 	if pl.members.Generation(key) == 0 {
 		pl.gangs.forget(key)
@@ -156,12 +178,12 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 }
 
 func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.PodGroup) {
-	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) {
+	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) && podgroup.SameTopology(old.Annotations, group.Annotations) {
 		return // a status, often our own
 	}
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
 	pl.correct(key)
-	if old != nil && old.Spec.MinMember < group.Spec.MinMember {
+	if old != nil && asksForMore(old, group) {
 		pl.groupWithdrawn(logger, key, group)
 	}
 	pl.settle(logger, key)

@@ -123,14 +123,3 @@ func (c *Cluster) amounts(r fwk.Resource) []planner.Amount {
 
 // Info returns the snapshot's entry of a node.
 func (c *Cluster) Info(id planner.NodeID) fwk.NodeInfo { return c.infoByID[id] }
-
-// placedMembers translates the nodes of placed members, leaving out nodes that are gone.
-func (c *Cluster) placedMembers(nodes []string) []planner.PlacedMember {
-	placed := make([]planner.PlacedMember, 0, len(nodes))
-	for _, name := range nodes {
-		if id, ok := c.Node(name); ok {
-			placed = append(placed, planner.PlacedMember{Node: id})
-		}
-	}
-	return placed
-}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -21,10 +22,18 @@ type Demand struct {
 	// Pods are the members to place, in rank order, as Demand.Members; Infos likewise.
 	Pods  []*corev1.Pod
 	Infos []fwk.PodInfo
+	// placed are the members that Demand.Placed describes, in its order.
+	placed []Placed
 	// samples holds, for each class, the index of its first member.
 	samples []int
 	// exact is set if a member has rules that arithmetic on nodes cannot express.
 	exact bool
+}
+
+// Placed is a member that has its place already.
+type Placed struct {
+	UID  types.UID
+	Node string
 }
 
 // classKey is everything that tells members of one gang apart for the scheduler, besides the rules
@@ -38,12 +47,18 @@ type classKey struct {
 }
 
 // NewDemand describes the pods, given in rank order, of which at least min must be placed, beside
-// members that have their place on the placed nodes already.
-func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []string) (*Demand, error) {
+// members that have their place already; those whose node is gone are left out. Constrain adds what the
+// gang asks of the topology.
+func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, placed []Placed) (*Demand, error) {
 	d := &Demand{Pods: pods, Infos: make([]fwk.PodInfo, len(pods))}
 	d.Members = make([]planner.Member, len(pods))
 	d.Min = min
-	d.Placed = c.placedMembers(placed)
+	for _, p := range placed {
+		if id, ok := c.Node(p.Node); ok {
+			d.placed = append(d.placed, p)
+			d.Demand.Placed = append(d.Demand.Placed, planner.PlacedMember{Node: id})
+		}
+	}
 	classes, repelled := map[string]int{}, c.repelledLabels()
 	for i, pod := range pods {
 		info, err := framework.NewPodInfo(pod)
@@ -63,7 +78,7 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 			class = len(d.Classes)
 			classes[string(key)] = class
 			e := c.eligibility.forPod(logger, pod, requirements.key(), c.byID)
-			d.Classes = append(d.Classes, planner.Class{Requests: requests, Blocked: e.blocked, Causes: e.causes})
+			d.Classes = append(d.Classes, planner.Class{Requests: requests, Blocked: e.blocked, Causes: e.causes, Score: e.score()})
 			d.samples = append(d.samples, i)
 		}
 		d.Members[i] = planner.Member{Class: class}

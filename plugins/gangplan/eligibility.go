@@ -24,15 +24,20 @@ const (
 	causeOther    = "of no use for another cause"
 )
 
-// eligibility says which nodes a kind of pod may use, by the planner's node order, and why not the
+// eligibility says which nodes a kind of pod may use and which it would like, by the planner's node order, and why not the
 // others: 0 for a node it may use, otherwise an index into causes plus one.
 type eligibility struct {
 	blocked []uint16
 	causes  []string
 
-	nodes       []*corev1.Node // what blocked was computed for
+	// scores says how much the pods would like each node, and scored how many of them are not 0.
+	scores []int32
+	scored int
+
+	nodes       []*corev1.Node // what blocked and scores were computed for
 	affinity    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
+	preference  preference
 }
 
 // eligibilityCache remembers eligibility by requirements. An entry is brought up to date by
@@ -47,15 +52,17 @@ func newEligibilityCache() eligibilityCache {
 
 // nodeRequirements is everything in a pod that eligibility depends on.
 type nodeRequirements struct {
-	Selector    map[string]string    `json:",omitempty"`
-	Affinity    *corev1.NodeSelector `json:",omitempty"`
-	Tolerations []corev1.Toleration  `json:",omitempty"`
+	Selector    map[string]string                `json:",omitempty"`
+	Affinity    *corev1.NodeSelector             `json:",omitempty"`
+	Preferred   []corev1.PreferredSchedulingTerm `json:",omitempty"`
+	Tolerations []corev1.Toleration              `json:",omitempty"`
 }
 
 func requirementsOf(pod *corev1.Pod) nodeRequirements {
 	r := nodeRequirements{Selector: pod.Spec.NodeSelector, Tolerations: pod.Spec.Tolerations}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		r.Affinity = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		r.Preferred = a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	}
 	return r
 }
@@ -77,18 +84,20 @@ func (c *eligibilityCache) forPod(logger klog.Logger, pod *corev1.Pod, key strin
 	if got, ok := c.entries.Get(key); ok {
 		e = got.(*eligibility)
 	} else {
-		e = &eligibility{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations}
+		e = &eligibility{affinity: nodeaffinity.GetRequiredNodeAffinity(pod), tolerations: pod.Spec.Tolerations, preference: preferenceOf(pod)}
 		c.entries.Add(key, e)
 	}
 	if len(e.nodes) != len(nodes) || len(e.causes) == maxCauses {
 		e.causes = nil
 		e.nodes = make([]*corev1.Node, len(nodes))
 		e.blocked = make([]uint16, len(nodes))
+		e.scores, e.scored = make([]int32, len(nodes)), 0
 	}
 	for i, node := range nodes {
 		if e.nodes[i] != node {
 			e.nodes[i] = node
 			e.blocked[i] = e.index(e.cause(logger, node))
+			e.setScore(i, e.preference.score(logger, node))
 		}
 	}
 	return e
