@@ -25,35 +25,127 @@ func benchCluster(nodes int) *Cluster {
 	return c
 }
 
+func benchClass(c *Cluster, gpus int64) Class {
+	return Class{Requests: []Amount{{c.Resource("nvidia.com/gpu"), gpus}, {c.Resource("cpu"), 8000}, {c.Resource("memory"), 32 << 30}, {c.Resource("pods"), 1}}}
+}
+
 func benchGang(c *Cluster, members int, gpus int64) *Demand {
-	d := &Demand{Min: members, Members: make([]Member, members)}
-	d.Classes = []Class{{Requests: []Amount{{c.Resource("nvidia.com/gpu"), gpus}, {c.Resource("cpu"), 8000}, {c.Resource("pods"), 1}}}}
+	return &Demand{Classes: []Class{benchClass(c, gpus)}, Min: members, Members: make([]Member, members)}
+}
+
+func benchSlices(c *Cluster, members, size int, gpus int64, level string) *Demand {
+	d := benchGang(c, members, gpus)
+	l, _ := c.Level(level)
+	d.Sets = []Set{{SliceSize: size, SliceLevel: l}}
+	for i := range d.Members {
+		d.Members[i].Slice = i / size
+	}
 	return d
 }
 
+// benchGangs are gangs of every kind of constraint; none needs more than three quarters of the nodes.
+var benchGangs = []struct {
+	name string
+	gang func(c *Cluster, members int) *Demand
+}{
+	{"plain", func(c *Cluster, members int) *Demand { return benchGang(c, members, 8) }},
+	{"required", func(c *Cluster, members int) *Demand {
+		d := benchGang(c, members, 4)
+		d.Required, _ = c.Level("zone")
+		return d
+	}},
+	{"preferred", func(c *Cluster, members int) *Demand {
+		d := benchGang(c, members, 8)
+		d.Preferred, _ = c.Level("rack")
+		return d
+	}},
+	{"slices of 8 per rack", func(c *Cluster, members int) *Demand { return benchSlices(c, members, 8, 8, "rack") }},
+	{"slices of 4 per node", func(c *Cluster, members int) *Demand {
+		return benchSlices(c, members, 4, 2, "kubernetes.io/hostname")
+	}},
+	{"slices of 72 per rack", func(c *Cluster, members int) *Demand {
+		return benchSlices(c, (members+71)/72*72, 72, 1, "rack")
+	}},
+	{"launcher and workers", func(c *Cluster, members int) *Demand {
+		d := benchGang(c, members, 8)
+		d.Classes = append(d.Classes, Class{Requests: []Amount{{c.Resource("cpu"), 4000}, {c.Resource("pods"), 1}}})
+		d.Members[0].Class = 1
+		return d
+	}},
+	{"mixed slices of 8 per rack", func(c *Cluster, members int) *Demand {
+		d := benchSlices(c, members, 8, 4, "rack")
+		d.Classes = append(d.Classes, benchClass(c, 8))
+		for i := 0; i < members; i += 8 {
+			d.Members[i].Class = 1
+		}
+		return d
+	}},
+	{"sets of 256, each in a block", func(c *Cluster, members int) *Demand {
+		d := benchGang(c, members, 4)
+		block, _ := c.Level("block")
+		d.Sets = make([]Set, (members+255)/256)
+		for i := range d.Sets {
+			d.Sets[i].Required = block
+		}
+		d.Sets = append(d.Sets, Set{})
+		for i := range d.Members {
+			d.Members[i].Set = i / 256
+		}
+		return d
+	}},
+}
+
+// BenchmarkPlan is the table of docs/planner.md.
 func BenchmarkPlan(b *testing.B) {
 	for _, nodes := range []int{1000, 5000, 15000, 50000} {
 		c := benchCluster(nodes)
 		for _, members := range []int{8, 64, 512, 4096} {
 			place, refuse := benchGang(c, members, 8), benchGang(c, members, 16)
 			if members <= nodes*3/4 {
-				b.Run(fmt.Sprintf("place/nodes=%d/members=%d", nodes, members), func(b *testing.B) {
-					b.ReportAllocs()
-					for b.Loop() {
-						if p, _, _ := c.Plan(place, nil); p == nil {
-							b.Fatal("refused")
-						}
-					}
-				})
+				b.Run(fmt.Sprintf("place/nodes=%d/members=%d", nodes, members), func(b *testing.B) { benchPlace(b, c, place) })
 			}
-			b.Run(fmt.Sprintf("refuse/nodes=%d/members=%d", nodes, members), func(b *testing.B) {
-				b.ReportAllocs()
-				for b.Loop() {
-					if _, e, _ := c.Plan(refuse, nil); e == nil {
-						b.Fatal("placed")
-					}
-				}
-			})
+			b.Run(fmt.Sprintf("refuse/nodes=%d/members=%d", nodes, members), func(b *testing.B) { benchRefuse(b, c, refuse) })
 		}
+	}
+}
+
+// BenchmarkConstraints plans gangs of 512 members on 5,000 nodes, and of 4,096 on 50,000.
+func BenchmarkConstraints(b *testing.B) {
+	for _, size := range [][2]int{{5000, 512}, {50000, 4096}} {
+		c := benchCluster(size[0])
+		for _, tc := range benchGangs {
+			d := tc.gang(c, size[1])
+			b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", tc.name, size[0], size[1]), func(b *testing.B) { benchPlace(b, c, d) })
+		}
+	}
+}
+
+func benchPlace(b *testing.B, c *Cluster, d *Demand) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if p, _, _ := c.Plan(d, nil); p == nil {
+			b.Fatal("refused")
+		}
+	}
+}
+
+func benchRefuse(b *testing.B, c *Cluster, d *Demand) {
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, e, _ := c.Plan(d, nil); e == nil {
+			b.Fatal("placed")
+		}
+	}
+}
+
+// BenchmarkCount is what of planning and refusing grows with the nodes.
+func BenchmarkCount(b *testing.B) {
+	c := benchCluster(5000)
+	d := benchGang(c, 512, 8)
+	c.work.learned.reset(1)
+	c.prepare(d)
+	b.ReportAllocs()
+	for b.Loop() {
+		c.countBlocks(d, &c.work.learned)
 	}
 }

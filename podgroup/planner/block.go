@@ -84,7 +84,8 @@ func (c *Cluster) prepare(d *Demand) {
 // there is but one set, its constraints are the gang's.
 func (c *Cluster) prepareGroups(d *Demand) {
 	w := &c.work
-	gang := group{required: c.clamp(d.Required), preferred: c.clamp(d.Preferred)}
+	w.required = c.clamp(d.Required)
+	gang := group{required: w.required, preferred: c.clamp(d.Preferred)}
 	if len(w.sets) == 1 {
 		gang.required = max(gang.required, c.clamp(w.sets[0].Required))
 		gang.preferred = max(gang.preferred, c.clamp(w.sets[0].Preferred))
@@ -159,9 +160,11 @@ func comparePlaced(a, b PlacedMember) int {
 	return cmp.Or(cmp.Compare(a.Set, b.Set), cmp.Compare(a.Slice, b.Slice))
 }
 
-// pinOf returns where the members of a slice that have their place tie the others to.
+// pinOf returns where the members of a slice that have their place tie the others to: the domain of
+// the slices' level, or of a deeper one that the set or the gang requires.
 func (c *Cluster) pinOf(set, slice int, level Level) pin {
 	w := &c.work
+	level = max(level, w.groups[0].required, w.groups[w.groupOf[set]].required)
 	i, found := slices.BinarySearchFunc(w.placed, PlacedMember{Set: set, Slice: slice}, comparePlaced)
 	if !found {
 		return pin{}
@@ -187,7 +190,7 @@ func (c *Cluster) addBlock(set int, size int64, level Level, p pin, parts int) i
 		}
 	}
 	b := block{set: set, level: level, size: size, lo: int32(parts), hi: int32(len(w.parts)), pin: p, group: w.groupOf[set]}
-	b.inside = [3]Level{w.groups[0].required, w.groups[b.group].required, WholeCluster}
+	b.inside = [3]Level{w.required, c.clamp(w.sets[set].Required), WholeCluster}
 	if w.sets[set].SliceSize > 0 {
 		b.inside[2] = c.clamp(w.sets[set].SliceLevel)
 	}

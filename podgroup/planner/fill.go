@@ -136,28 +136,37 @@ func (f *filler) appendPlaces(domain int32, units bool) {
 			children = c.within(p, d.lo, d.hi)
 		}
 	}
+	node := d.lo
+	for _, child := range children {
+		f.appendBetween(node, c.domains[child].lo, units)
+		f.appendDomain(child, units)
+		node = c.domains[child].hi
+	}
+	f.appendBetween(node, d.hi, units)
+}
+
+func (f *filler) appendDomain(domain int32, units bool) {
+	c := f.c
+	lo, hi := c.domains[domain].lo, c.domains[domain].hi
 	sums := f.tally.sums
 	if units {
 		sums = f.tally.units
 	}
-	node := d.lo
-	for _, child := range children {
-		lo, hi := c.domains[child].lo, c.domains[child].hi
-		f.appendNodes(node, lo, units)
-		if room := sums[hi] - sums[lo]; room > 0 {
-			c.work.places = append(c.work.places, place{domain: child, node: lo, room: room})
-		}
-		node = hi
+	if room := sums[hi] - sums[lo]; room > 0 {
+		c.work.places = append(c.work.places, place{domain: domain, node: lo, room: room})
 	}
-	f.appendNodes(node, d.hi, units)
 }
 
-// appendNodes lists the nodes lo to hi that have room. No node above the level of the slices has any.
-func (f *filler) appendNodes(lo, hi NodeID, units bool) {
+// appendBetween lists what has room between two sub-domains: the domains that units go into, where
+// units are counted, or else the nodes.
+func (f *filler) appendBetween(lo, hi NodeID, units bool) {
+	c := f.c
 	if units {
+		for _, domain := range c.within(f.level, lo, hi) {
+			f.appendDomain(domain, units)
+		}
 		return
 	}
-	c := f.c
 	for node := lo; node < hi; node++ {
 		slots := f.tally.slots[node]
 		if slots == 0 {

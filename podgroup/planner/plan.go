@@ -8,6 +8,7 @@ const maxRounds = 32
 type scratch struct {
 	// What the demand is made of; see prepare.
 	sets       []Set
+	required   Level // of the gang
 	groups     []group
 	groupOf    []int32 // by set
 	blocks     []block

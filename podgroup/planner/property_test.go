@@ -1,160 +1,78 @@
 package planner
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-// world is a random cluster with random free GPUs and blocked nodes.
-type world struct {
-	*Cluster
-	gpu, pods Resource
-	nodes     []Node
-}
-
-func drawWorld(t *rapid.T, maxNodes int) *world {
-	levels := rapid.SampledFrom([][]string{nil, {"rack"}, {"zone", "rack"}}).Draw(t, "levels")
-	w := &world{Cluster: NewCluster(levels)}
-	n := rapid.IntRange(0, maxNodes).Draw(t, "nodes")
-	for i := range n {
-		node := Node{Name: fmt.Sprintf("n%d", i)}
-		for l := range levels {
-			// An empty value puts the node outside the level.
-			node.Domains = append(node.Domains, rapid.SampledFrom([]string{"a", "b", "c1", "c10", ""}[:3+l]).Draw(t, "domain"))
+func checkPlan(t *rapid.T, w *world, d *Demand) {
+	before := slices.Clone(w.free[w.gpu])
+	p, e, err := w.Plan(d, nil)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case (p == nil) == (e == nil):
+		t.Fatalf("plan %v and explanation %v", p, e)
+	case p != nil:
+		if err := replay(w, d, p.Nodes); err != nil {
+			t.Fatal(err)
 		}
-		w.nodes = append(w.nodes, node)
+	case e.Placeable >= d.Min:
+		t.Fatalf("refused with room for %d of %d", e.Placeable, d.Min)
+	case e.String() == "":
+		t.Fatal("no words")
 	}
-	w.SetNodes(w.nodes)
-	w.gpu, w.pods = w.Resource("nvidia.com/gpu"), w.Resource("pods")
-	for _, node := range w.nodes {
-		id, _ := w.Node(node.Name)
-		w.SetNode(id, []Amount{{w.gpu, 8}, {w.pods, 10}},
-			[]Amount{{w.gpu, rapid.Int64Range(0, 9).Draw(t, "used")}, {w.pods, rapid.Int64Range(0, 10).Draw(t, "pods")}})
+	if !slices.Equal(before, w.free[w.gpu]) {
+		t.Fatalf("free GPUs changed from %v to %v", before, w.free[w.gpu])
 	}
-	return w
-}
-
-func drawDemand(t *rapid.T, w *world, classes, maxMembers int) *Demand {
-	d := &Demand{}
-	for range rapid.IntRange(1, classes).Draw(t, "classes") {
-		class := Class{Requests: []Amount{{w.gpu, rapid.Int64Range(1, 8).Draw(t, "gpus")}, {w.pods, 1}}}
-		if rapid.Bool().Draw(t, "choosy") {
-			class.Causes = []string{"cordoned"}
-			class.Blocked = make([]uint16, w.NumNodes())
-			for i := range class.Blocked {
-				class.Blocked[i] = uint16(rapid.IntRange(0, 3).Draw(t, "blocked") / 3)
-			}
-		}
-		d.Classes = append(d.Classes, class)
-	}
-	for range rapid.IntRange(1, maxMembers).Draw(t, "members") {
-		d.Members = append(d.Members, Member{Class: rapid.IntRange(0, len(d.Classes)-1).Draw(t, "class")})
-	}
-	d.Min = rapid.IntRange(1, len(d.Members)).Draw(t, "min")
-	if w.NumNodes() > 0 && rapid.Bool().Draw(t, "has placed") {
-		d.Placed = []PlacedMember{{Node: NodeID(rapid.IntRange(0, w.NumNodes()-1).Draw(t, "placed"))}}
-	}
-	return d
-}
-
-// replay puts the members on their nodes one by one and reports the first that does not fit.
-func replay(w *world, d *Demand, nodes []NodeID) error {
-	free := make([][]int64, len(w.free))
-	for r := range free {
-		free[r] = slices.Clone(w.free[r])
-	}
-	for m, node := range nodes {
-		if node == NoNode {
-			continue
-		}
-		class := d.Classes[d.Members[m].Class]
-		if class.Blocked != nil && class.Blocked[node] != 0 {
-			return fmt.Errorf("member %d is on node %d, which is blocked", m, node)
-		}
-		for _, a := range class.Requests {
-			if free[a.Resource][node] -= a.Value; free[a.Resource][node] < 0 {
-				return fmt.Errorf("member %d overfills node %d with %s", m, node, w.resources[a.Resource])
-			}
-		}
-	}
-	return nil
-}
-
-// feasible searches exhaustively for places for the first k members.
-func feasible(w *world, d *Demand, k int) bool {
-	if k == 0 {
-		return true
-	}
-	class := &d.Classes[d.Members[k-1].Class]
-	for node := range NodeID(w.NumNodes()) {
-		if class.Blocked != nil && class.Blocked[node] != 0 {
-			continue
-		}
-		fits := true
-		for _, a := range class.Requests {
-			fits = fits && w.free[a.Resource][node] >= a.Value
-		}
-		if !fits {
-			continue
-		}
-		w.Take(node, class.Requests)
-		found := feasible(w, d, k-1)
-		w.Return(node, class.Requests)
-		if found {
-			return true
-		}
-	}
-	return false
 }
 
 func TestEveryPlanHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, 20)
-		d := drawDemand(t, w, 3, 30)
-		p, e, err := w.Plan(d, nil)
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case (p == nil) == (e == nil):
-			t.Fatalf("plan %v and explanation %v", p, e)
-		case p != nil:
-			if err := replay(w, d, p.Nodes); err != nil {
-				t.Fatal(err)
-			}
-			if p.Placed() < d.Min || slices.Contains(p.Nodes[:d.Min], NoNode) {
-				t.Fatalf("min %d, placed %v", d.Min, p.Nodes)
-			}
-		case e.Placeable >= d.Min:
-			t.Fatalf("refused with room for %d of %d", e.Placeable, d.Min)
-		case e.String() == "":
-			t.Fatal("no words")
-		}
+		checkPlan(t, w, drawDemand(t, w, 3, 30))
+	})
+}
+
+func TestEveryPlanKeepsItsConstraints(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 16)
+		checkPlan(t, w, drawGang(t, w, gangShape{classes: 3, sets: 3, members: 16, mixed: true, scattered: true}))
 	})
 }
 
 func TestPlanIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, 20)
-		d := drawDemand(t, w, 3, 30)
+		w := drawWorld(t, 16)
+		d := drawGang(t, w, gangShape{classes: 3, sets: 3, members: 16, mixed: true})
 		p1, e1, _ := w.Plan(d, nil)
 
 		// The same nodes told in another order, to a cluster that has seen other plans.
 		again := &world{Cluster: NewCluster(w.Levels())}
-		again.pods, again.gpu = again.Resource("pods"), again.Resource("nvidia.com/gpu")
+		columns := map[Resource]Resource{}
+		for r := len(w.resources) - 1; r >= 0; r-- {
+			columns[Resource(r)] = again.Resource(w.resources[r])
+		}
 		again.SetNodes(rapid.Permutation(w.nodes).Draw(t, "order"))
 		for id := range NodeID(w.NumNodes()) {
-			again.SetNode(id, []Amount{{again.gpu, w.capacity[w.gpu][id]}, {again.pods, w.capacity[w.pods][id]}},
-				[]Amount{{again.gpu, w.capacity[w.gpu][id] - w.free[w.gpu][id]}, {again.pods, w.capacity[w.pods][id] - w.free[w.pods][id]}})
+			var capacity, used []Amount
+			for r := range w.resources {
+				capacity = append(capacity, Amount{columns[Resource(r)], w.capacity[r][id]})
+				used = append(used, Amount{columns[Resource(r)], w.capacity[r][id] - w.free[r][id]})
+			}
+			again.SetNode(id, capacity, used)
 		}
 		swapped := *d
 		swapped.Classes = slices.Clone(d.Classes)
 		for i := range swapped.Classes {
-			swapped.Classes[i].Requests = []Amount{{again.gpu, d.Classes[i].Requests[0].Value}, {again.pods, 1}}
+			swapped.Classes[i].Requests = nil
+			for _, a := range d.Classes[i].Requests {
+				swapped.Classes[i].Requests = append(swapped.Classes[i].Requests, Amount{columns[a.Resource], a.Value})
+			}
 		}
-		_, _, _ = again.Plan(&Demand{Classes: swapped.Classes, Members: []Member{{}}, Min: 1}, nil)
+		_, _, _ = again.Plan(&Demand{Classes: swapped.Classes, Members: make([]Member, 3), Min: 2}, nil)
 		p2, e2, _ := again.Plan(&swapped, nil)
 		if (p1 == nil) != (p2 == nil) || p1 != nil && !slices.Equal(p1.Nodes, p2.Nodes) {
 			t.Fatalf("plans differ: %v and %v", p1, p2)
@@ -165,57 +83,271 @@ func TestPlanIsDeterministic(t *testing.T) {
 	})
 }
 
+// One class in one set is placed if and only if there is any way to place it: in slices, beside
+// placed members, in any required level.
 func TestOneClassIsPlacedWheneverItFits(t *testing.T) {
+	found := 0
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, 5)
-		d := drawDemand(t, w, 1, 6)
+		w := drawWorld(t, 6)
+		d := drawGang(t, w, gangShape{classes: 1, sets: 1, members: 8, scattered: true})
+		p, e, _ := w.Plan(d, nil)
+		if want := evenSlices(d) && feasible(w, d, d.Min); want != (p != nil) && evenSlices(d) {
+			t.Fatalf("feasible: %v; plan %v, explanation %v", want, p, e)
+		}
+		if p == nil {
+			return
+		}
+		found++
+		// As many as possible of those beyond the minimum, in rank order.
+		placed := 0
+		for placed < len(p.Nodes) && p.Nodes[placed] != NoNode {
+			placed++
+		}
+		if evenSlices(d) && placed < len(d.Members) && feasible(w, d, placed+1) {
+			t.Fatalf("placed %d of %d members, one more fits: %v", placed, len(d.Members), p.Nodes)
+		}
+	})
+	if found < 20 {
+		t.Errorf("only %d plans to judge", found)
+	}
+}
+
+// evenSlices reports whether all slices to place that are not tied to a domain are of one size, which
+// is when slices of one class are no bin packing.
+func evenSlices(d *Demand) bool {
+	sizes := map[int]int{}
+	for _, m := range d.Members {
+		sizes[m.Slice]++
+	}
+	for _, p := range d.Placed {
+		delete(sizes, p.Slice)
+	}
+	for _, n := range sizes {
+		if d.Sets[0].SliceSize > 1 && n != d.Sets[0].SliceSize {
+			return false
+		}
+	}
+	return true
+}
+
+// Classes whose requests are multiples of one another are placed if and only if there is any way,
+// where one resource decides and all may use the same nodes (Coffman, Garey, Johnson 1987: packing
+// in falling order is exact for divisible sizes). Whatever larger members were put where, the room
+// for smaller ones is the same.
+func TestDivisibleClassesArePlacedWheneverTheyFit(t *testing.T) {
+	found, refused := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 4)
+		for id := range NodeID(w.NumNodes()) {
+			w.free[w.pods][id] = 100
+		}
+		d := &Demand{Required: Level(rapid.IntRange(0, int(w.NodeLevel())).Draw(t, "required"))}
+		for _, gpus := range rapid.SampledFrom([][]int64{{8, 4, 2, 1}, {6, 3, 1}, {8, 2}, {4, 2, 1}, {6, 2}}).Draw(t, "chain") {
+			d.Classes = append(d.Classes, Class{Requests: []Amount{{w.gpu, gpus}, {w.pods, 1}}})
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "members") {
+			d.Members = append(d.Members, Member{Class: rapid.IntRange(0, len(d.Classes)-1).Draw(t, "class")})
+		}
 		d.Min = len(d.Members)
 		p, e, _ := w.Plan(d, nil)
 		if want := feasible(w, d, d.Min); want != (p != nil) {
 			t.Fatalf("feasible: %v; plan %v, explanation %v", want, p, e)
 		}
+		if p != nil {
+			found++
+		} else {
+			refused++
+		}
 	})
+	t.Logf("%d placed, %d refused", found, refused)
 }
 
-func TestOneClassUsesTheFewestDomains(t *testing.T) {
+// General mixes of classes are a bin packing in several dimensions; the planner tries a few orders.
+// This is how often it finds a plan where there is one, in clusters that are just large enough.
+func TestMixedClassesAreMostlyPlacedWhenTheyFit(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		draw  func(*rapid.T, *world) *Demand
+		tries int
+		floor float64
+	}{
+		{"classes", func(t *rapid.T, w *world) *Demand { return drawTight(t, w, 9) }, 3000, 0.98},
+		{"sets and slices", func(t *rapid.T, w *world) *Demand {
+			return drawGang(t, w, gangShape{classes: 3, sets: 3, members: 8, mixed: true})
+		}, 6000, 0.98},
+	} {
+		feasibles, found := 0, 0
+		for seed := range tc.tries {
+			fits, plan := false, false
+			rapid.Custom(func(t *rapid.T) int {
+				w := drawWorld(t, 5)
+				d := tc.draw(t, w)
+				fits = mixed(d) && feasible(w, d, d.Min)
+				if fits {
+					p, _, _ := w.Plan(d, nil)
+					plan = p != nil
+				}
+				return 0
+			}).Example(seed)
+			if fits {
+				feasibles++
+				if plan {
+					found++
+				}
+			}
+		}
+		rate := float64(found) / float64(max(feasibles, 1))
+		t.Logf("%s: found %d of %d plans there are: %.4f", tc.name, found, feasibles, rate)
+		if feasibles < 100 || rate < tc.floor {
+			t.Errorf("%s: found %.4f of %d, want %.2f", tc.name, rate, feasibles, tc.floor)
+		}
+	}
+}
+
+// drawTight draws a gang that just fits: it fills the nodes at random and takes what it filled them
+// with for the demand.
+func drawTight(t *rapid.T, w *world, maxMembers int) *Demand {
+	d := &Demand{Classes: drawClasses(t, w, 4)}
+	free := make([][]int64, len(w.free))
+	for r := range free {
+		free[r] = slices.Clone(w.free[r])
+	}
+	for node := range w.NumNodes() {
+		for range 4 {
+			m := Member{Class: rapid.IntRange(0, len(d.Classes)-1).Draw(t, "class")}
+			fits := len(d.Members) < maxMembers && (d.Classes[m.Class].Blocked == nil || d.Classes[m.Class].Blocked[node] == 0)
+			for _, a := range d.Classes[m.Class].Requests {
+				fits = fits && free[a.Resource][node] >= a.Value
+			}
+			if !fits {
+				continue
+			}
+			for _, a := range d.Classes[m.Class].Requests {
+				free[a.Resource][node] -= a.Value
+			}
+			d.Members = append(d.Members, m)
+		}
+	}
+	d.Min = len(d.Members)
+	return d
+}
+
+// mixed reports whether several classes take part, so that there is something to decide.
+func mixed(d *Demand) bool {
+	classes := map[int]bool{}
+	for _, m := range d.Members[:d.Min] {
+		classes[m.Class] = true
+	}
+	return len(classes) > 1
+}
+
+// More free capacity never turns a plan for one class into a refusal.
+func TestMoreRoomNeverHurtsOneClass(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, 8)
-		d := drawDemand(t, w, 1, 8)
-		d.Min, d.Placed = len(d.Members), nil
+		w := drawWorld(t, 12)
+		d := drawGang(t, w, gangShape{classes: 1, sets: 1, members: 12})
+		if !evenSlices(d) || w.NumNodes() == 0 {
+			return
+		}
 		p, _, _ := w.Plan(d, nil)
 		if p == nil {
 			return
 		}
-		// Nodes are the innermost domains: no subset with fewer nodes may hold the gang unless the
-		// plan was put into a lower domain than such a subset would allow.
-		used := distinct(p.Nodes)
-		var all span
-		for _, n := range p.Nodes {
-			all.add(n)
-		}
-		common := w.common(all)
-		lo, hi := w.domains[common].lo, w.domains[common].hi
-		slots := w.work.base[0].slots
-		free := slices.Clone(slots[lo:hi])
-		slices.SortFunc(free, func(a, b int64) int { return int(b - a) })
-		need, fewest := int64(d.Min), 0
-		for _, s := range free {
-			if need <= 0 {
-				break
+		before := p.Placed()
+		for range rapid.IntRange(1, 4).Draw(t, "times") {
+			w.Return(NodeID(rapid.IntRange(0, w.NumNodes()-1).Draw(t, "node")), []Amount{
+				{w.gpu, rapid.Int64Range(1, 8).Draw(t, "gpus")}, {w.cpu, 1000}, {w.pods, 1},
+			})
+			p, e, _ := w.Plan(d, nil)
+			if p == nil {
+				t.Fatalf("refused with more room: %s", e)
 			}
-			need -= s
-			fewest++
-		}
-		if len(w.domains[common].children) == 0 && len(used) != fewest {
-			t.Fatalf("uses nodes %v, %d would do", used, fewest)
+			if p.Placed() < before {
+				t.Fatalf("placed %d with more room, %d before", p.Placed(), before)
+			}
 		}
 	})
 }
 
-func distinct(nodes []NodeID) []NodeID {
-	out := slices.Clone(nodes)
-	slices.Sort(out)
-	return slices.Compact(out)
+// fewest returns the smallest number of rooms that add up to need.
+func fewest(rooms []int64, need int64) int {
+	slices.SortFunc(rooms, func(a, b int64) int { return int(b - a) })
+	n := 0
+	for need > 0 {
+		need -= rooms[n]
+		n++
+	}
+	return n
+}
+
+func TestOneClassUsesTheFewestDomains(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 10)
+		d := drawGang(t, w, gangShape{classes: 1, sets: 1, members: 10})
+		d.Min, d.Placed, d.Sets = len(d.Members), nil, nil
+		p, _, _ := w.Plan(d, nil)
+		if p == nil {
+			return
+		}
+		var all span
+		var placed seats
+		for _, n := range p.Nodes {
+			all.add(n)
+			placed = append(placed, PlacedMember{Node: n})
+		}
+		common := w.target(w.common(all))
+		if all.lo == all.hi {
+			return
+		}
+		slots := w.work.base[0].slots
+		// No domain as low as the gang may ask for, and lower than the plan's, has room.
+		from, _ := w.levelsFor(&w.work.groups[0], &target{})
+		for l := from; l > common.level; l-- {
+			for _, domain := range w.DomainsAt(l) {
+				if domain.Lo < domain.Hi && total(slots[domain.Lo:domain.Hi]) >= int64(d.Min) && insideAll(w, domain, d.Required) {
+					t.Fatalf("%s %s holds the gang, which is in %s", w.LevelName(l), w.DomainName(domain), p.Domain)
+				}
+			}
+		}
+		// Of the preferred level's domains, or else of the sub-domains, as few as can be.
+		level := d.Preferred
+		if level <= common.level {
+			level = common.level + 1
+		}
+		var rooms []int64
+		for n := common.lo; n < common.hi; n++ {
+			if domain, ok := w.Around(n, level); !ok {
+				rooms = append(rooms, slots[n])
+			} else if domain.Lo == n {
+				rooms = append(rooms, total(slots[domain.Lo:domain.Hi]))
+			}
+		}
+		used := len(placed.domains(w, level, func(m PlacedMember) bool { _, ok := w.Around(m.Node, level); return ok }))
+		outside := seats{}
+		for _, m := range placed {
+			if _, ok := w.Around(m.Node, level); !ok {
+				outside = append(outside, m)
+			}
+		}
+		used += len(outside.domains(w, w.NodeLevel(), nil))
+		// Nodes outside the level can share a domain of a deeper one, which then counts once.
+		if want := fewest(rooms, int64(d.Min)); used > want && len(outside) == 0 {
+			t.Fatalf("uses %d domains of %s, %d would do: %v", used, w.LevelName(level), want, p.Nodes)
+		}
+	})
+}
+
+func total(slots []int64) int64 {
+	n := int64(0)
+	for _, s := range slots {
+		n += s
+	}
+	return n
+}
+
+func insideAll(w *world, domain Domain, l Level) bool {
+	_, ok := w.Around(domain.Lo, l)
+	return ok
 }
 
 func TestNaturalOrderIsTotal(t *testing.T) {

@@ -13,7 +13,7 @@ type target struct {
 
 	room  int64 // slots for the group's classes, added up
 	cost  int64 // of the shape that a single node would be left in
-	score int64 // how much the group's classes like the nodes, on average
+	score int64 // how much the group's classes like the nodes, on average, in thousandths
 }
 
 func (c *Cluster) target(i int32) target {
@@ -121,7 +121,7 @@ func (c *Cluster) scoreOf(d *Demand, t *target, blocks []int32) int64 {
 			}
 		}
 	}
-	return sum / max(nodes, 1)
+	return 1000 * sum / max(nodes, 1)
 }
 
 // compareTargets orders the candidates of one level: nodes that keep the best shape first, then

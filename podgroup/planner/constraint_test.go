@@ -1,0 +1,447 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// treeCluster builds a cluster of nodes named by their path, "z0/r1/n2", each with 8 GPUs, of which
+// used ones are taken. A path element that is "-" leaves the node outside the level.
+func treeCluster(t testing.TB, levels []string, used map[string]int64, paths ...string) *Cluster {
+	t.Helper()
+	c := NewCluster(levels)
+	nodes := make([]Node, len(paths))
+	for i, path := range paths {
+		nodes[i].Name = path
+		for _, value := range strings.Split(path, "/")[:len(levels)] {
+			nodes[i].Domains = append(nodes[i].Domains, strings.Trim(value, "-"))
+		}
+	}
+	c.SetNodes(nodes)
+	gpu, pods := c.Resource("nvidia.com/gpu"), c.Resource("pods")
+	for _, path := range paths {
+		id, _ := c.Node(path)
+		c.SetNode(id, []Amount{{gpu, 8}, {pods, 110}}, []Amount{{gpu, used[path]}})
+	}
+	return c
+}
+
+// grid names zones times racks times nodes.
+func grid(zones, racks, nodes int) []string {
+	var out []string
+	for z := range zones {
+		for r := range racks {
+			for n := range nodes {
+				out = append(out, fmt.Sprintf("z%d/r%d/n%d", z, r, n))
+			}
+		}
+	}
+	return out
+}
+
+func take(names []string, gpus int64) map[string]int64 {
+	used := map[string]int64{}
+	for _, name := range names {
+		used[name] = gpus
+	}
+	return used
+}
+
+// slicedGang is a gang of one set in slices.
+func slicedGang(c *Cluster, members, size int, l Level, gpus int64) *Demand {
+	d := gang(c, repeat(members, gpus)...)
+	d.Sets = []Set{{SliceSize: size, SliceLevel: l}}
+	for i := range d.Members {
+		d.Members[i].Slice = i / size
+	}
+	return d
+}
+
+func at(t testing.TB, c *Cluster, name string) NodeID {
+	t.Helper()
+	id, ok := c.Node(name)
+	if !ok {
+		t.Fatalf("no node %s", name)
+	}
+	return id
+}
+
+const (
+	zone Level = 1
+	rack Level = 2
+	host Level = 3
+)
+
+var zoneRack = []string{"zone", "rack"}
+
+// racksOf lists the racks that nodes are in, in the order of the members.
+func racksOf(names []string) []string {
+	var out []string
+	for _, name := range names {
+		if rack := name[:strings.LastIndex(name, "/")]; !slices.Contains(out, rack) {
+			out = append(out, rack)
+		}
+	}
+	return out
+}
+
+func TestRequiredLevelIsNeverLeft(t *testing.T) {
+	c := treeCluster(t, zoneRack, take([]string{"z0/r0/n0", "z1/r0/n0", "z1/r0/n1"}, 8), grid(2, 2, 3)...)
+	d := gang(c, repeat(3, 8)...)
+	d.Required = rack
+	if got, want := racksOf(mustPlan(t, c, d, nil)), []string{"z0/r1"}; !slices.Equal(got, want) {
+		t.Errorf("racks %v, want %v", got, want)
+	}
+	d = gang(c, repeat(4, 8)...)
+	d.Required = rack
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 3 || e.Best != (Room{Domain{rack, at(t, c, "z0/r1/n0"), at(t, c, "z0/r1/n2") + 1}, 3}) {
+		t.Errorf("placeable %d, best %+v", e.Placeable, e.Best)
+	}
+	d.Required = zone
+	if got, want := racksOf(mustPlan(t, c, d, nil)), []string{"z1/r0", "z1/r1"}; !slices.Equal(got, want) {
+		t.Errorf("racks %v, want %v, the zone with the least room", got, want)
+	}
+	d = gang(c, repeat(2, 8)...)
+	d.Required = host
+	mustRefuse(t, c, d, nil)
+	d = gang(c, repeat(2, 4)...)
+	d.Required = host
+	if got := distinctNames(mustPlan(t, c, d, nil)); len(got) != 1 {
+		t.Errorf("one host is required: %v", got)
+	}
+}
+
+func distinctNames(names []string) []string {
+	out := slices.Clone(names)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func TestNodesOutsideARequiredLevelAreOfNoUse(t *testing.T) {
+	c := treeCluster(t, zoneRack, nil, "z0/-/n0", "z0/-/n1", "-/r0/n0", "-/r0/n1", "z0/r1/n0")
+	for _, tc := range []struct {
+		required Level
+		members  int
+		want     []string // nil: refused
+	}{
+		{rack, 2, []string{"-/r0/n0", "-/r0/n1"}},
+		{rack, 3, nil},
+		{zone, 3, []string{"z0/r1/n0", "z0/-/n0", "z0/-/n1"}},
+		{zone, 4, nil},
+		{WholeCluster, 5, []string{"z0/r1/n0", "z0/-/n0", "z0/-/n1", "-/r0/n0", "-/r0/n1"}},
+	} {
+		d := gang(c, repeat(tc.members, 8)...)
+		d.Required = tc.required
+		if tc.want == nil {
+			mustRefuse(t, c, d, nil)
+		} else if got := mustPlan(t, c, d, nil); !slices.Equal(got, tc.want) {
+			t.Errorf("%d members in one %s: %v, want %v", tc.members, c.LevelName(tc.required), got, tc.want)
+		}
+	}
+}
+
+// Late, replaced and surplus members never leave the gang's domain either.
+func TestPlacedMembersHoldTheRequiredDomain(t *testing.T) {
+	c := treeCluster(t, zoneRack, take([]string{"z0/r0/n0", "z0/r0/n1"}, 8), grid(1, 2, 4)...)
+	d := gang(c, repeat(2, 8)...)
+	d.Required, d.Placed = rack, []PlacedMember{{Node: at(t, c, "z0/r0/n0")}, {Node: at(t, c, "z0/r0/n1")}}
+	if got, want := mustPlan(t, c, d, nil), []string{"z0/r0/n2", "z0/r0/n3"}; !slices.Equal(got, want) {
+		t.Errorf("late members are on %v, want %v", got, want)
+	}
+	d.Members = append(d.Members, Member{}, Member{})
+	if got, want := mustPlan(t, c, d, nil), []string{"z0/r0/n2", "z0/r0/n3", "", ""}; !slices.Equal(got, want) {
+		t.Errorf("surplus members are on %v, want %v", got, want)
+	}
+	d.Min = 3
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 2 || c.DomainName(e.Best.Domain) != "r0" || e.Best.Members != 2 {
+		t.Errorf("placeable %d, best %+v", e.Placeable, e.Best)
+	}
+	d.Min, d.Placed = 1, append(d.Placed, PlacedMember{Node: at(t, c, "z0/r1/n0")})
+	if e := mustRefuse(t, c, d, nil); e.Best != (Room{}) {
+		t.Errorf("best %+v for members in two racks", e.Best)
+	}
+}
+
+func TestPreferredLevel(t *testing.T) {
+	full := func(names ...string) map[string]int64 { return take(names, 8) }
+	for name, tc := range map[string]struct {
+		used                map[string]int64
+		members             int
+		gpus                int64
+		required, preferred Level
+		want                []string
+	}{
+		"none: a single node that fits comes first": {
+			used: full("z1/r0/n0"), members: 2, gpus: 4,
+			want: []string{"z0/r0/n0", "z0/r0/n0"},
+		},
+		"rack: the tightest rack comes before any node": {
+			used: full("z1/r0/n0"), members: 2, gpus: 4, preferred: rack,
+			want: []string{"z1/r0/n1", "z1/r0/n1"},
+		},
+		"rack: climbs to one zone before two": {
+			used: full("z0/r0/n0", "z1/r1/n0"), members: 3, gpus: 8, preferred: rack,
+			want: []string{"z0/r0/n1", "z0/r1/n0", "z0/r1/n1"},
+		},
+		"zone: any rack of the tightest zone": {
+			used: full("z1/r0/n0"), members: 2, gpus: 8, preferred: zone,
+			want: []string{"z1/r1/n0", "z1/r1/n1"},
+		},
+		"required and preferred: no higher than required": {
+			used: full("z0/r0/n0", "z0/r1/n0", "z1/r1/n0"), members: 3, gpus: 8, required: zone, preferred: rack,
+			want: []string{"z1/r0/n0", "z1/r0/n1", "z1/r1/n1"},
+		},
+		"preferred outside required means required": {
+			used: full("z0/r0/n0"), members: 2, gpus: 8, required: rack, preferred: zone,
+			want: []string{"z0/r1/n0", "z0/r1/n1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := treeCluster(t, zoneRack, tc.used, grid(2, 2, 2)...)
+			d := gang(c, repeat(tc.members, tc.gpus)...)
+			d.Required, d.Preferred = tc.required, tc.preferred
+			if got := mustPlan(t, c, d, nil); !slices.Equal(got, tc.want) {
+				t.Errorf("got %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// Without a preferred level a gang that spans zones uses few zones, then few racks in each; with one
+// it uses few racks, wherever they are.
+func TestPreferredLevelCountsItsDomains(t *testing.T) {
+	// z0 has 6 free nodes in 6 racks, z1 and z2 have a rack of 4 free nodes each.
+	var paths []string
+	for r := range 6 {
+		paths = append(paths, fmt.Sprintf("z0/r%d/n0", r))
+	}
+	for n := range 4 {
+		paths = append(paths, fmt.Sprintf("z1/r0/n%d", n), fmt.Sprintf("z2/r0/n%d", n))
+	}
+	c := treeCluster(t, zoneRack, nil, paths...)
+	d := gang(c, repeat(8, 8)...)
+	if got := racksOf(mustPlan(t, c, d, nil)); len(got) != 7 {
+		t.Errorf("without a preference: racks %v, want six of the largest zone and one more", got)
+	}
+	d.Preferred = rack
+	if got := racksOf(mustPlan(t, c, d, nil)); !slices.Equal(got, []string{"z1/r0", "z2/r0"}) {
+		t.Errorf("preferring racks: racks %v", got)
+	}
+}
+
+func TestSlicesStayInOneDomain(t *testing.T) {
+	// Racks of 3 nodes: one slice of 2 members in each, whatever is left over.
+	c := treeCluster(t, zoneRack, nil, grid(2, 2, 3)...)
+	d := slicedGang(c, 8, 2, rack, 8)
+	if got, want := mustPlan(t, c, d, nil), []string{
+		"z0/r0/n0", "z0/r0/n1", "z0/r1/n0", "z0/r1/n1", "z1/r0/n0", "z1/r0/n1", "z1/r1/n0", "z1/r1/n1",
+	}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if e := mustRefuse(t, c, slicedGang(c, 10, 2, rack, 8), nil); e.Placeable != 8 || e.Best.Members != 8 {
+		t.Errorf("placeable %d, best %+v", e.Placeable, e.Best)
+	}
+	d.Required = zone
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 4 || e.Best.Members != 4 {
+		t.Errorf("placeable %d, best %+v within a zone", e.Placeable, e.Best)
+	}
+	d = slicedGang(c, 4, 2, rack, 8)
+	d.Required = zone
+	if got, want := racksOf(mustPlan(t, c, d, nil)), []string{"z0/r0", "z0/r1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	d = slicedGang(c, 6, 2, host, 4)
+	if got, want := mustPlan(t, c, d, nil), []string{"z0/r0/n0", "z0/r0/n0", "z0/r0/n1", "z0/r0/n1", "z0/r0/n2", "z0/r0/n2"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	mustRefuse(t, c, slicedGang(c, 2, 2, host, 8), nil)
+}
+
+func TestSlicesWithPlacedMembersContinueThere(t *testing.T) {
+	c := treeCluster(t, zoneRack, take([]string{"z0/r1/n0"}, 8), grid(1, 3, 3)...)
+	d := slicedGang(c, 6, 3, rack, 8)
+	// Slice 1 has a member in r1, so that its two others go there, and slice 0 anywhere else.
+	d.Placed = []PlacedMember{{Node: at(t, c, "z0/r1/n0"), Slice: 1}}
+	d.Members = d.Members[:5]
+	d.Min = 5
+	if got, want := mustPlan(t, c, d, nil), []string{"z0/r0/n0", "z0/r0/n1", "z0/r0/n2", "z0/r1/n1", "z0/r1/n2"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	// Where there is no room for them, they go nowhere else.
+	c.Take(at(t, c, "z0/r1/n1"), []Amount{{c.Resource("nvidia.com/gpu"), 1}})
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 3 || e.Best.Members != 3 {
+		t.Errorf("placeable %d, best %+v", e.Placeable, e.Best)
+	}
+	// Members of one slice in two racks cannot be made right by more of them.
+	d.Placed = append(d.Placed, PlacedMember{Node: at(t, c, "z0/r2/n0"), Slice: 1})
+	d.Members, d.Min = []Member{{Slice: 1}}, 1
+	mustRefuse(t, c, d, nil)
+}
+
+func TestSlicesOfSeveralClasses(t *testing.T) {
+	// Slices of one member with 8 GPUs and two with 4: two nodes. A rack of 3 holds one slice.
+	c := treeCluster(t, zoneRack, nil, grid(1, 3, 3)...)
+	d := gang(c, 8, 4, 4, 8, 4, 4, 8, 4, 4)
+	d.Sets = []Set{{SliceSize: 3, SliceLevel: rack}}
+	for i := range d.Members {
+		d.Members[i].Slice = i / 3
+	}
+	got := mustPlan(t, c, d, nil)
+	if want := []string{"z0/r0", "z0/r1", "z0/r2"}; !slices.Equal(racksOf(got), want) {
+		t.Errorf("got %v", got)
+	}
+	for s := range 3 {
+		if len(racksOf(got[3*s:3*s+3])) != 1 {
+			t.Errorf("slice %d is on %v", s, got[3*s:3*s+3])
+		}
+	}
+	d.Members = append(d.Members, Member{Class: 0, Slice: 3}, Member{Class: 1, Slice: 3}, Member{Class: 1, Slice: 3})
+	d.Min = 12
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 9 {
+		t.Errorf("placeable %d", e.Placeable)
+	}
+}
+
+func TestSurplusIsPlacedInWholeSlices(t *testing.T) {
+	c := treeCluster(t, zoneRack, take([]string{"z0/r0/n0"}, 8), grid(1, 3, 3)...)
+	d := slicedGang(c, 12, 2, rack, 8)
+	d.Min = 2
+	got := mustPlan(t, c, d, nil)
+	if placed := slices.Index(got, ""); placed != 6 {
+		t.Errorf("placed %d, want the three slices there is room for: %v", placed, got)
+	}
+	d.Min = 5 // in the middle of a slice, which is needed whole then
+	if placed := slices.Index(mustPlan(t, c, d, nil), ""); placed != 6 {
+		t.Errorf("placed %d", placed)
+	}
+}
+
+func TestSetsEachInADomainOfTheirOwn(t *testing.T) {
+	// A gang of a leader and two groups of workers, each group in one rack, all in one zone.
+	c := treeCluster(t, zoneRack, take([]string{"z0/r0/n0", "z0/r0/n1"}, 8), grid(2, 3, 3)...)
+	d := gang(c, 8, 8, 8, 8, 8, 8, 8)
+	d.Required = zone
+	d.Sets = []Set{{}, {Required: rack}, {Required: rack}}
+	for i := range d.Members {
+		d.Members[i].Set = (i + 2) / 3
+	}
+	got := mustPlan(t, c, d, nil)
+	for s, want := range [][]string{{"z0/r0"}, {"z0/r1"}, {"z0/r2"}} {
+		var names []string
+		for i, name := range got {
+			if d.Members[i].Set == s {
+				names = append(names, name)
+			}
+		}
+		if !slices.Equal(racksOf(names), want) {
+			t.Errorf("set %d is on %v, want %v", s, names, want)
+		}
+	}
+	// One more member of a set is one too many for a rack.
+	d.Members = append(d.Members, Member{Set: 2})
+	d.Min = len(d.Members)
+	mustRefuse(t, c, d, nil)
+}
+
+func TestShapeAndPreferencesBreakTies(t *testing.T) {
+	names := []string{"z0/r0/n0", "z0/r0/n1", "z0/r0/n2", "z0/r0/n3"}
+	used := map[string]int64{"z0/r0/n0": 6, "z0/r0/n1": 5, "z0/r0/n3": 5} // 2, 3, 8, 3 free
+	c := treeCluster(t, zoneRack, used, names...)
+	if got := mustPlan(t, c, gang(c, 1), nil); got[0] != "z0/r0/n1" {
+		t.Errorf("one GPU of %s, want the node with a single one besides two", got[0])
+	}
+	d := gang(c, 1)
+	d.Classes[0].Score = []int32{0, 0, 5, 1}
+	if got := mustPlan(t, c, d, nil); got[0] != "z0/r0/n3" {
+		t.Errorf("one GPU of %s, want the one of two alike that is preferred", got[0])
+	}
+	if got := mustPlan(t, c, gang(c, 2), nil); got[0] != "z0/r0/n0" {
+		t.Errorf("two GPUs of %s, want the node with just two", got[0])
+	}
+	// Nine GPUs in ones: the whole node, and the ninth where it is left over, not in the pair.
+	got := mustPlan(t, c, gang(c, repeat(9, 1)...), nil)
+	if want := []string{"z0/r0/n1", "z0/r0/n2"}; !slices.Equal(distinctNames(got), want) {
+		t.Errorf("nine GPUs of %v, want %v", distinctNames(got), want)
+	}
+	// Racks that are equal otherwise are chosen by what the pods prefer.
+	c = treeCluster(t, zoneRack, nil, grid(1, 3, 2)...)
+	d = gang(c, 8, 8)
+	d.Classes[0].Score = []int32{0, 0, 0, 1, 0, 0}
+	if got, want := racksOf(mustPlan(t, c, d, nil)), []string{"z0/r1"}; !slices.Equal(got, want) {
+		t.Errorf("racks %v, want %v", got, want)
+	}
+}
+
+func TestLevels(t *testing.T) {
+	c := NewCluster([]string{"zone", "rack", "kubernetes.io/hostname"})
+	if got := c.Levels(); !slices.Equal(got, zoneRack) {
+		t.Errorf("levels %v", got)
+	}
+	for label, want := range map[string]Level{"zone": 1, "rack": 2, "kubernetes.io/hostname": 3} {
+		if got, ok := c.Level(label); !ok || got != want || c.LevelName(got) != label {
+			t.Errorf("level %s is %d, %v", label, got, ok)
+		}
+	}
+	if _, ok := c.Level("block"); ok {
+		t.Error("an unknown level is known")
+	}
+	if c.LevelName(WholeCluster) != "cluster" || c.NodeLevel() != 3 {
+		t.Errorf("%s, %d", c.LevelName(WholeCluster), c.NodeLevel())
+	}
+}
+
+func TestDomains(t *testing.T) {
+	c := treeCluster(t, zoneRack, nil, "z0/r0/n0", "z0/r0/n1", "z0/-/n2", "z1/r0/n0")
+	var got []string
+	for l := WholeCluster; l <= c.NodeLevel(); l++ {
+		for _, d := range c.DomainsAt(l) {
+			got = append(got, fmt.Sprintf("%s %s %d-%d", c.LevelName(l), c.DomainName(d), d.Lo, d.Hi))
+		}
+	}
+	want := []string{
+		"cluster cluster 0-4", "zone z0 0-3", "zone z1 3-4", "rack r0 0-2", "rack r0 3-4",
+		"kubernetes.io/hostname z0/r0/n0 0-1", "kubernetes.io/hostname z0/r0/n1 1-2",
+		"kubernetes.io/hostname z0/-/n2 2-3", "kubernetes.io/hostname z1/r0/n0 3-4",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if _, ok := c.Around(at(t, c, "z0/-/n2"), rack); ok {
+		t.Error("a node without a rack is in one")
+	}
+	if c.Whole() != c.DomainsAt(WholeCluster)[0] {
+		t.Error("the whole cluster is not one domain")
+	}
+	if d := NewCluster(nil).Whole(); NewCluster(nil).DomainName(d) != "cluster" {
+		t.Error("an empty cluster has no name")
+	}
+}
+
+func TestCandidatesInOrderOfChoice(t *testing.T) {
+	c := treeCluster(t, zoneRack, take([]string{"z0/r0/n0", "z1/r0/n0"}, 4), grid(2, 2, 2)...)
+	names := func(d *Demand) []string {
+		var out []string
+		for domain := range c.Candidates(d) {
+			out = append(out, c.LevelName(domain.Level)+" "+c.DomainName(domain))
+		}
+		return out
+	}
+	d := gang(c, 8, 8)
+	if got, want := names(d), []string{"rack r1", "rack r1", "zone z0", "zone z1", "cluster cluster"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	d.Required = rack
+	if got, want := names(d), []string{"rack r1", "rack r1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	d = gang(c, 4)
+	d.Placed = []PlacedMember{{Node: at(t, c, "z0/r0/n0")}}
+	if got, want := names(d), []string{"kubernetes.io/hostname z0/r0/n0", "rack r0", "zone z0", "cluster cluster"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for range c.Candidates(d) {
+		break
+	}
+}
