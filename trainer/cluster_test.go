@@ -82,6 +82,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 				}
 				return w.Get(ctx, key, object, opts...)
 			},
+			Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+				if err := write("create", object); err != nil {
+					return err
+				}
+				return w.Create(ctx, object, opts...)
+			},
 			Apply: func(ctx context.Context, w client.WithWatch, object apiruntime.ApplyConfiguration, opts ...client.ApplyOption) error {
 				if err := write("apply", object); err != nil {
 					return err
@@ -112,7 +118,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.events = recorder.Events
 	c.reconciler = &reconciler{
 		client:    c.Client,
-		framework: framework.New(plugins.All(c.Client, "muster-scheduler")...),
+		framework: framework.New(plugins.All(c.Client, c.Client, "muster-scheduler")...),
 		recorder:  recorder,
 		clock:     c.clock,
 	}

@@ -75,7 +75,7 @@ func TestBuildsWhatKubeflowTrainerBuilds(t *testing.T) {
 // buildAll returns the child objects of a TrainJob.
 func buildAll(t *testing.T, trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec, schedulerName string) []client.Object {
 	t.Helper()
-	f := framework.New(plugins.All(nil, schedulerName)...)
+	f := framework.New(plugins.All(nil, nil, schedulerName)...)
 	info, err := runtime.New(trainJob, spec)
 	if err != nil {
 		t.Fatal(err)

@@ -31,30 +31,6 @@ func TestReconcileRefusals(t *testing.T) {
 			job:    func(j *v1alpha1.TrainJob) { j.Spec.RuntimeRef.APIGroup = ptr.To("example.com") },
 			reason: "TrainingRuntimeNotSupported", message: "unsupported runtime: ClusterTrainingRuntime.example.com",
 		},
-		"MPI": {
-			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
-				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{MPI: &v1alpha1.MPIMLPolicySource{}}
-			},
-			reason: "TrainingRuntimeNotSupported", message: "ClusterTrainingRuntime torch-distributed-gang: spec.mlPolicy.mpi: ",
-		},
-		"JAX": {
-			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
-				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{JAX: &v1alpha1.JAXMLPolicySource{}}
-			},
-			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.jax: ",
-		},
-		"XGBoost": {
-			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
-				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{XGBoost: &v1alpha1.XGBoostMLPolicySource{}}
-			},
-			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.xgboost: ",
-		},
-		"Flux": {
-			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
-				r.Spec.MLPolicy.MLPolicySource = v1alpha1.MLPolicySource{Flux: &v1alpha1.FluxMLPolicySource{}}
-			},
-			reason: "TrainingRuntimeNotSupported", message: "spec.mlPolicy.flux: ",
-		},
 		"Volcano, beside coscheduling too": {
 			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
 				r.Spec.PodGroupPolicy.Volcano = &v1alpha1.VolcanoPodGroupPolicySource{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
@@ -48,6 +49,7 @@ func AddToScheme(scheme *apiruntime.Scheme) error {
 		v1alpha1.AddToScheme(scheme),
 		podgroup.AddToScheme(scheme),
 		jobsetv1alpha2.AddToScheme(scheme),
+		corev1.AddToScheme(scheme),
 		nodev1.AddToScheme(scheme),
 	)
 }
@@ -68,7 +70,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 
 	r := &reconciler{
 		client:    mgr.GetClient(),
-		framework: framework.New(plugins.All(mgr.GetClient(), opts.SchedulerName)...),
+		framework: framework.New(plugins.All(mgr.GetClient(), mgr.GetAPIReader(), opts.SchedulerName)...),
 		recorder:  mgr.GetEventRecorder(controllerName),
 		clock:     clock.RealClock{},
 	}

@@ -29,3 +29,25 @@ func AddPort(container *corev1.Container, port int32) {
 	}
 	container.Ports = append(container.Ports, corev1.ContainerPort{ContainerPort: port})
 }
+
+// SetVolume adds a volume to a pod, in the place of one of the same name if there is one.
+func SetVolume(pod *corev1.PodSpec, volume corev1.Volume) {
+	for i := range pod.Volumes {
+		if pod.Volumes[i].Name == volume.Name {
+			pod.Volumes[i] = volume
+			return
+		}
+	}
+	pod.Volumes = append(pod.Volumes, volume)
+}
+
+// SetMount mounts a volume into a container, in the place of what is mounted at the same path if anything is.
+func SetMount(container *corev1.Container, mount corev1.VolumeMount) {
+	for i := range container.VolumeMounts {
+		if container.VolumeMounts[i].MountPath == mount.MountPath {
+			container.VolumeMounts[i] = mount
+			return
+		}
+	}
+	container.VolumeMounts = append(container.VolumeMounts, mount)
+}

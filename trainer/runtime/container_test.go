@@ -78,3 +78,24 @@ func TestAddPort(t *testing.T) {
 		})
 	}
 }
+
+func TestSetVolume(t *testing.T) {
+	empty := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+	pod := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "a"}, {Name: "b"}}}
+	SetVolume(pod, corev1.Volume{Name: "a", VolumeSource: empty})
+	SetVolume(pod, corev1.Volume{Name: "c", VolumeSource: empty})
+	want := []corev1.Volume{{Name: "a", VolumeSource: empty}, {Name: "b"}, {Name: "c", VolumeSource: empty}}
+	if diff := cmp.Diff(want, pod.Volumes); diff != "" {
+		t.Errorf("volumes (-want +got)\n%s", diff)
+	}
+}
+
+func TestSetMount(t *testing.T) {
+	container := &corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "a", MountPath: "/a"}, {Name: "a", MountPath: "/b"}}}
+	SetMount(container, corev1.VolumeMount{Name: "other", MountPath: "/a"})
+	SetMount(container, corev1.VolumeMount{Name: "a", MountPath: "/c"})
+	want := []corev1.VolumeMount{{Name: "other", MountPath: "/a"}, {Name: "a", MountPath: "/b"}, {Name: "a", MountPath: "/c"}}
+	if diff := cmp.Diff(want, container.VolumeMounts); diff != "" {
+		t.Errorf("mounts (-want +got)\n%s", diff)
+	}
+}

@@ -4,6 +4,7 @@ package runtime
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,18 +43,18 @@ type PodSet struct {
 	// constants, or empty.
 	Ancestor string
 
-	// Replicas is the number of Jobs, and Count the number of pods of each of them.
+	// Replicas is the number of Jobs, and Count the number of pods of each of them, which is zero for the
+	// workers of an MPI job whose launcher is its only node.
 	Replicas int32
 	Count    int32
 
-	// Endpoints are the DNS names of all pods, by replica and then by pod. The pod network phase sets
-	// them, when Count is final.
-	Endpoints []string
+	// Endpoints yields the DNS names of all pods, by replica and then by pod. The pod network phase sets it.
+	Endpoints iter.Seq[string]
 }
 
 // New makes the Info of a TrainJob from the spec of its runtime: it merges the TrainJob's patches into the
-// template, and its resources into the training container. The error names the field that cannot be
-// merged.
+// template and spec.trainer, its environment aside, into the training containers, and counts the pods. The
+// error names the field that cannot be merged.
 func New(trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec) (*Info, error) {
 	spec = spec.DeepCopy()
 	jobSet, err := mergePatches(spec.Template.Spec.DeepCopy(), trainJob.Spec.RuntimePatches)
@@ -78,10 +79,9 @@ func New(trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec) (*Info
 	for i := range jobSet.ReplicatedJobs {
 		info.PodSets[i] = newPodSet(&jobSet.ReplicatedJobs[i], spec.MLPolicy)
 	}
-	if trainer := info.Trainer(); trainer != nil && trainJob.Spec.Trainer != nil && trainJob.Spec.Trainer.ResourcesPerNode != nil {
-		if node := trainer.Container(v1alpha1.NodeContainer); node != nil {
-			mergeResources(&node.Resources, trainJob.Spec.Trainer.ResourcesPerNode)
-		}
+	info.countNodes(trainJob.Spec.Trainer)
+	if trainJob.Spec.Trainer != nil {
+		info.applyTrainer(trainJob.Spec.Trainer)
 	}
 	return info, nil
 }

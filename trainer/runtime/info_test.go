@@ -319,7 +319,7 @@ func TestUnsupportedPolicies(t *testing.T) {
 	for _, err := range UnsupportedPolicies(spec) {
 		fields = append(fields, err.Field)
 	}
-	want := []string{"runtime.spec.mlPolicy.mpi", "runtime.spec.mlPolicy.flux", "runtime.spec.mlPolicy.jax", "runtime.spec.mlPolicy.xgboost", "runtime.spec.podGroupPolicy.volcano"}
+	want := []string{"runtime.spec.podGroupPolicy.volcano"}
 	if diff := cmp.Diff(want, fields); diff != "" {
 		t.Errorf("fields (-want +got)\n%s", diff)
 	}

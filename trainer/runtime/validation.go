@@ -16,12 +16,6 @@ func UnsupportedPolicies(spec *v1alpha1.TrainingRuntimeSpec) field.ErrorList {
 		}
 	}
 	path := field.NewPath("runtime", "spec")
-	if policy := spec.MLPolicy; policy != nil {
-		refuse(path.Child("mlPolicy", "mpi"), policy.MPI != nil)
-		refuse(path.Child("mlPolicy", "flux"), policy.Flux != nil)
-		refuse(path.Child("mlPolicy", "jax"), policy.JAX != nil)
-		refuse(path.Child("mlPolicy", "xgboost"), policy.XGBoost != nil)
-	}
 	if policy := spec.PodGroupPolicy; policy != nil {
 		refuse(path.Child("podGroupPolicy", "volcano"), policy.Volcano != nil)
 	}

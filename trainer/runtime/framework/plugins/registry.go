@@ -6,17 +6,26 @@ import (
 
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/flux"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/jax"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/jobset"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/mpi"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/plainml"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/torch"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/xgboost"
 )
 
-// All returns every plugin, in the order in which they run. CoScheduling stands before JobSet, because
-// pods must find their group.
-func All(c client.Client, schedulerName string) []framework.Plugin {
+// All returns every plugin, in the order in which they run. JobSet is the last, because pods must find their
+// group, and what they mount. The plugins read and write through c, which may be cached, and read Secrets and
+// ConfigMaps through live, which must not be.
+func All(c client.Client, live client.Reader, schedulerName string) []framework.Plugin {
 	return []framework.Plugin{
 		plainml.New(),
 		torch.New(),
+		mpi.New(c, live),
+		jax.New(),
+		xgboost.New(),
+		flux.New(c, live),
 		coscheduling.New(c, schedulerName),
 		jobset.New(c),
 	}

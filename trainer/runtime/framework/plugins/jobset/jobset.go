@@ -54,10 +54,13 @@ func (*JobSet) Name() string {
 func (*JobSet) IdentifyPodNetwork(info *runtime.Info, trainJob *v1alpha1.TrainJob) error {
 	for p := range info.PodSets {
 		podSet := &info.PodSets[p]
-		podSet.Endpoints = make([]string, 0, podSet.Replicas*podSet.Count)
-		for replica := range podSet.Replicas {
-			for index := range podSet.Count {
-				podSet.Endpoints = append(podSet.Endpoints, info.Endpoint(trainJob, podSet, replica, index))
+		podSet.Endpoints = func(yield func(string) bool) {
+			for replica := range podSet.Replicas {
+				for index := range podSet.Count {
+					if !yield(info.Endpoint(trainJob, podSet, replica, index)) {
+						return
+					}
+				}
 			}
 		}
 	}
@@ -81,7 +84,11 @@ func (*JobSet) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.T
 		}
 	}
 	if trainer := trainJob.Spec.Trainer; trainer != nil {
-		train(info, trainer)
+		for _, podSet := range info.TrainingPods() {
+			if container := podSet.Container(v1alpha1.NodeContainer); container != nil {
+				runtime.SetEnv(container, trainer.Env...)
+			}
+		}
 	}
 	jobSet := &jobsetv1alpha2.JobSet{
 		TypeMeta: metav1.TypeMeta{APIVersion: jobsetv1alpha2.GroupVersion.String(), Kind: "JobSet"},
@@ -119,28 +126,6 @@ func initialize(info *runtime.Info, ancestor string, storageURI *string, env []c
 			SecretRef: &corev1.SecretEnvSource{LocalObjectReference: *secret},
 		})
 	}
-}
-
-// train configures the training container.
-func train(info *runtime.Info, trainer *v1alpha1.Trainer) {
-	podSet := info.Trainer()
-	if podSet == nil {
-		return
-	}
-	container := podSet.Container(v1alpha1.NodeContainer)
-	if container == nil {
-		return
-	}
-	if trainer.Image != nil {
-		container.Image = *trainer.Image
-	}
-	if trainer.Command != nil {
-		container.Command = trainer.Command
-	}
-	if trainer.Args != nil {
-		container.Args = trainer.Args
-	}
-	runtime.SetEnv(container, trainer.Env...)
 }
 
 // Status implements framework.StatusPlugin. A TrainJob that is finished keeps its conditions: a JobSet that

@@ -2,6 +2,7 @@ package jobset
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -129,7 +130,7 @@ func TestIdentifyPodNetwork(t *testing.T) {
 		{"llm-server-0-0.llm", "llm-server-0-1.llm", "llm-server-1-0.llm", "llm-server-1-1.llm"},
 		{"llm-node-0-0.llm", "llm-node-0-1.llm", "llm-node-0-2.llm"},
 	}
-	if diff := cmp.Diff(want, [][]string{info.PodSets[0].Endpoints, info.PodSets[1].Endpoints}); diff != "" {
+	if diff := cmp.Diff(want, [][]string{slices.Collect(info.PodSets[0].Endpoints), slices.Collect(info.PodSets[1].Endpoints)}); diff != "" {
 		t.Errorf("endpoints (-want +got)\n%s", diff)
 	}
 }

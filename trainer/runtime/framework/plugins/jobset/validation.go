@@ -2,6 +2,7 @@ package jobset
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +24,7 @@ var jobsPath = field.NewPath("runtime", "spec", "template", "spec", "replicatedJ
 func (*JobSet) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.ErrorList {
 	errs := validateTemplate(info)
 	errs = append(errs, validateName(info, trainJob)...)
+	errs = append(errs, validateSize(info)...)
 	spec := field.NewPath("spec")
 	if trainJob.Spec.Trainer != nil && info.Trainer() == nil {
 		errs = append(errs, noPlace(spec.Child("trainer"), v1alpha1.AncestorTrainer))
@@ -46,15 +48,24 @@ func (*JobSet) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.E
 func validateName(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.ErrorList {
 	for p := range info.PodSets {
 		podSet := &info.PodSets[p]
-		count := podSet.Count
-		if trainer := trainJob.Spec.Trainer; podSet.Ancestor == v1alpha1.AncestorTrainer && trainer != nil && trainer.NumNodes != nil {
-			count = *trainer.NumNodes
-		}
 		// Kubernetes appends five characters to the name of an indexed Job's pod.
-		longest := fmt.Sprintf("%s-%s-%d-%d-xxxxx", trainJob.Name, podSet.Job.Name, podSet.Replicas-1, max(count-1, 0))
+		longest := fmt.Sprintf("%s-%s-%d-%d-xxxxx", trainJob.Name, podSet.Job.Name, podSet.Replicas-1, max(podSet.Count-1, 0))
 		if excess := len(longest) - validation.DNS1035LabelMaxLength; excess > 0 {
 			return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), trainJob.Name,
 				fmt.Sprintf("is %d characters too long: the pod %s would have a name of more than %d characters", excess, longest, validation.DNS1035LabelMaxLength))}
+		}
+	}
+	return nil
+}
+
+// validateSize checks that the pods can be counted: JobSet and PodGroup do so in 32 bits.
+func validateSize(info *runtime.Info) field.ErrorList {
+	pods := int64(0)
+	for p := range info.PodSets {
+		// No overflow: of two factors of 31 bits, and at most one more term before this returns.
+		pods += int64(info.PodSets[p].Replicas) * int64(max(info.PodSets[p].Count, 0))
+		if pods > math.MaxInt32 {
+			return field.ErrorList{field.TooMany(jobsPath, int(pods), math.MaxInt32)}
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package plainml counts the nodes of runtimes that name no training framework.
+// Package plainml checks what training needs of a TrainJob whatever its framework is.
 package plainml
 
 import (
@@ -12,14 +12,11 @@ import (
 // Name of the plugin.
 const Name = "PlainML"
 
-// PlainML sets the number of nodes where the runtime names no framework. It also refuses node and process
-// counts that no framework could use, so that the framework plugins need not.
+// PlainML refuses node and process counts that no framework could use, so that the framework plugins need
+// not. A runtime that names no framework gets nothing but its nodes, and they are counted already.
 type PlainML struct{}
 
-var (
-	_ framework.ValidationPlugin = (*PlainML)(nil)
-	_ framework.MLPolicyPlugin   = (*PlainML)(nil)
-)
+var _ framework.ValidationPlugin = (*PlainML)(nil)
 
 // New makes the plugin.
 func New() *PlainML {
@@ -48,16 +45,4 @@ func (*PlainML) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.
 		atLeastOne(path.Child("numProcPerNode"), trainer.NumProcPerNode)
 	}
 	return errs
-}
-
-// EnforceMLPolicy implements framework.MLPolicyPlugin.
-func (*PlainML) EnforceMLPolicy(info *runtime.Info, trainJob *v1alpha1.TrainJob) error {
-	if info.MLPolicy != nil && info.MLPolicy.MLPolicySource != (v1alpha1.MLPolicySource{}) {
-		return nil
-	}
-	trainer := info.Trainer()
-	if trainer != nil && trainJob.Spec.Trainer != nil && trainJob.Spec.Trainer.NumNodes != nil {
-		trainer.Count = *trainJob.Spec.Trainer.NumNodes
-	}
-	return nil
 }

@@ -25,35 +25,6 @@ func newInfo(t *testing.T, job *v1alpha1.TrainJob, policy *v1alpha1.MLPolicy, an
 	return info
 }
 
-func TestEnforceMLPolicy(t *testing.T) {
-	five := &v1alpha1.Trainer{NumNodes: ptr.To[int32](5)}
-	cases := map[string]struct {
-		trainer  *v1alpha1.Trainer
-		policy   *v1alpha1.MLPolicy
-		ancestor string
-		want     int32
-	}{
-		"the TrainJob's number":   {five, &v1alpha1.MLPolicy{NumNodes: ptr.To[int32](2)}, "trainer", 5},
-		"the runtime's number":    {&v1alpha1.Trainer{}, &v1alpha1.MLPolicy{NumNodes: ptr.To[int32](2)}, "trainer", 2},
-		"no trainer":              {nil, &v1alpha1.MLPolicy{NumNodes: ptr.To[int32](2)}, "trainer", 2},
-		"no policy":               {five, nil, "trainer", 5},
-		"no trainer in a runtime": {five, nil, "other", 1},
-		"a framework's policy":    {five, &v1alpha1.MLPolicy{MLPolicySource: v1alpha1.MLPolicySource{Torch: &v1alpha1.TorchMLPolicySource{}}}, "trainer", 1},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			job := &v1alpha1.TrainJob{Spec: v1alpha1.TrainJobSpec{Trainer: tc.trainer}}
-			info := newInfo(t, job, tc.policy, tc.ancestor)
-			if err := New().EnforceMLPolicy(info, job); err != nil {
-				t.Fatal(err)
-			}
-			if got := info.PodSets[0].Count; got != tc.want {
-				t.Errorf("count = %d, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestValidate(t *testing.T) {
 	cases := map[string]struct {
 		trainer *v1alpha1.Trainer

@@ -4,9 +4,7 @@ package torch
 import (
 	"slices"
 	"strconv"
-	"strings"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -27,16 +25,9 @@ const (
 	envMasterPort     = "PET_MASTER_PORT"
 )
 
-// masterPort is the port of the rendezvous, on the first node.
-const masterPort int32 = 29500
+var reservedEnv = []string{envNumNodes, envNumProcPerNode, envNodeRank, envMasterAddr, envMasterPort}
 
-var (
-	reservedEnv = []string{envNumNodes, envNumProcPerNode, envNodeRank, envMasterAddr, envMasterPort}
-
-	torchtuneCommand = []string{"tune", "run"}
-)
-
-// Torch sets the number of nodes, and the environment of torchrun.
+// Torch sets the environment of torchrun, and completes the command of TorchTune.
 type Torch struct{}
 
 var (
@@ -82,15 +73,9 @@ func (*Torch) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.Er
 	if trainer == nil {
 		return errs
 	}
-	path := field.NewPath("spec", "trainer")
-	for i, env := range trainer.Env {
-		if slices.Contains(reservedEnv, env.Name) {
-			errs = append(errs, field.Invalid(path.Child("env").Index(i).Child("name"), env.Name,
-				"is reserved: the trainer sets it for torchrun"))
-		}
-	}
-	if slices.Equal(trainer.Command, torchtuneCommand) {
-		errs = append(errs, field.Forbidden(path.Child("command"), "TorchTune is not supported"))
+	errs = append(errs, runtime.ReservedEnv(trainer, "torchrun", reservedEnv...)...)
+	if tunes(trainer) {
+		errs = append(errs, validateTune(info, trainJob)...)
 	}
 	return errs
 }
@@ -108,23 +93,25 @@ func (*Torch) EnforceMLPolicy(info *runtime.Info, trainJob *v1alpha1.TrainJob) e
 		return nil
 	}
 	if spec := trainJob.Spec.Trainer; spec != nil {
-		if spec.NumNodes != nil {
-			trainer.Count = *spec.NumNodes
-		}
 		// Before torchrun's variables: their order is part of what others compare.
 		runtime.SetEnv(node, spec.Env...)
 	}
-	env := []corev1.EnvVar{
+	nodeEnv := []corev1.EnvVar{
 		{Name: envNumNodes, Value: strconv.Itoa(int(trainer.Count))},
 		{Name: envNumProcPerNode, Value: numProcPerNode(trainJob.Spec.Trainer, node)},
-		{Name: envNodeRank, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
-			FieldPath: "metadata.annotations['" + batchv1.JobCompletionIndexAnnotation + "']",
-		}}},
-		{Name: envMasterAddr, Value: info.Endpoint(trainJob, trainer, 0, 0)},
-		{Name: envMasterPort, Value: strconv.Itoa(int(masterPort))},
+		runtime.IndexEnv(envNodeRank),
 	}
-	runtime.SetEnv(node, env...)
-	runtime.AddPort(node, masterPort)
+	masterEnv := []corev1.EnvVar{
+		{Name: envMasterAddr, Value: info.Endpoint(trainJob, trainer, 0, 0)},
+		{Name: envMasterPort, Value: strconv.Itoa(int(runtime.RendezvousPort))},
+	}
+	runtime.SetEnv(node, nodeEnv...)
+	if tunes(trainJob.Spec.Trainer) {
+		node.Command = tuneCommand(info, trainJob, node)
+	} else {
+		runtime.SetEnv(node, masterEnv...)
+	}
+	runtime.AddPort(node, runtime.RendezvousPort)
 
 	if policy.EnvInjection == nil {
 		return nil
@@ -132,7 +119,8 @@ func (*Torch) EnforceMLPolicy(info *runtime.Info, trainJob *v1alpha1.TrainJob) e
 	for _, target := range policy.EnvInjection.Targets {
 		podSet := info.ByName(target.JobName)
 		for _, name := range target.ContainerNames {
-			runtime.SetEnv(podSet.ContainerOrInit(name), env...)
+			// All of it, even where TorchTune's node gets the address by its command: these have only this.
+			runtime.SetEnv(podSet.ContainerOrInit(name), slices.Concat(nodeEnv, masterEnv)...)
 		}
 	}
 	return nil
@@ -145,33 +133,28 @@ func policyOf(info *runtime.Info) *v1alpha1.TorchMLPolicySource {
 	return info.MLPolicy.Torch
 }
 
-// numProcPerNode returns torchrun's --nproc-per-node: the TrainJob's number if it has one; "auto", which
-// counts the devices that torch sees, where there are GPUs; else one process for each CPU, because "auto"
-// would count the CPUs of the whole machine.
+// numProcPerNode returns torchrun's --nproc-per-node: the TrainJob's number if it has one; "auto" where
+// torchrun counts the accelerators by itself; their number where it would not see them; else one process for
+// each CPU, because "auto" would count the CPUs of the whole machine.
 func numProcPerNode(trainer *v1alpha1.Trainer, node *corev1.Container) string {
-	if trainer != nil && trainer.NumProcPerNode != nil {
-		return strconv.Itoa(int(*trainer.NumProcPerNode))
-	}
-	if hasGPU(node.Resources.Requests) || hasGPU(node.Resources.Limits) {
+	explicit := trainer != nil && trainer.NumProcPerNode != nil
+	if !explicit && runtime.AcceleratorsOf(&node.Resources).SeenByTorch {
 		return "auto"
+	}
+	return strconv.FormatInt(processes(trainer, node), 10)
+}
+
+// processes returns how many processes there will be on each node, counting what torchrun will count.
+func processes(trainer *v1alpha1.Trainer, node *corev1.Container) int64 {
+	if trainer != nil && trainer.NumProcPerNode != nil {
+		return int64(*trainer.NumProcPerNode)
+	}
+	if devices := runtime.AcceleratorsOf(&node.Resources).Count; devices > 0 {
+		return int64(devices)
 	}
 	cpu := node.Resources.Requests.Cpu()
 	if cpu.IsZero() {
 		cpu = node.Resources.Limits.Cpu()
 	}
-	return strconv.FormatInt(max(cpu.Value(), 1), 10)
-}
-
-// hasGPU tells whether resources include GPUs, whole or as MIG slices. Names such as nvidia.com/gpumem and
-// nvidia.com/gpucores, under which device plugins that share a GPU count its parts, are not GPUs.
-func hasGPU(resources corev1.ResourceList) bool {
-	for resource, quantity := range resources {
-		name := strings.ToLower(string(resource))
-		part := strings.Contains(name, "gpumem") || strings.Contains(name, "gpucore")
-		device := strings.Contains(name, "gpu") && !part || strings.Contains(name, "/mig-")
-		if device && !quantity.IsZero() {
-			return true
-		}
-	}
-	return false
+	return max(cpu.Value(), 1)
 }

