@@ -75,18 +75,6 @@ func TestEveryCRDIsInstalled(t *testing.T) {
 	}
 }
 
-func TestRuntimesAreTrainingRuntimes(t *testing.T) {
-	runtimes, err := Runtimes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, runtime := range runtimes {
-		if kind := runtime.GetKind(); !strings.HasSuffix(kind, "TrainingRuntime") || runtime.GetName() == "" {
-			t.Errorf("%s %q is not a training runtime", kind, runtime.GetName())
-		}
-	}
-}
-
 // load reads a configuration as kube-scheduler does: strictly, with defaults, and validated.
 func load(t *testing.T, data []byte) *schedconfig.KubeSchedulerConfiguration {
 	t.Helper()
