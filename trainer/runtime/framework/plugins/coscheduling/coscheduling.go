@@ -98,6 +98,10 @@ func (c *CoScheduling) Build(ctx context.Context, info *runtime.Info, trainJob *
 			members += pods
 			addTimes(total, requests, int64(pods))
 		}
+		if members == 0 {
+			// An MPI job without workers. Nobody waits for a group of none.
+			continue
+		}
 		objects = append(objects, &podgroup.PodGroup{
 			TypeMeta: metav1.TypeMeta{APIVersion: podgroup.GroupVersion.String(), Kind: "PodGroup"},
 			ObjectMeta: metav1.ObjectMeta{

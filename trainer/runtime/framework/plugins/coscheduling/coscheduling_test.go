@@ -303,3 +303,13 @@ func TestScheduleTimeout(t *testing.T) {
 		t.Errorf("errors without a policy: %v", errs)
 	}
 }
+
+// An MPI job whose launcher is its only node has no workers, and so no gang of them.
+func TestNoGangOfNobody(t *testing.T) {
+	info := newInfo(t, &v1alpha1.CoschedulingPodGroupPolicySource{}, job("node", "", 1), job("launcher", v1alpha1.AncestorTrainer, 1, "node"))
+	info.ByName("node").Count = 0
+	groups := build(t, New(nil, ""), info)
+	if len(groups) != 1 || groups[0].Name != "llm" || groups[0].Spec.MinMember != 1 {
+		t.Errorf("groups = %v", groups)
+	}
+}
