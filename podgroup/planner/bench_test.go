@@ -2,7 +2,9 @@ package planner
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // benchCluster has zones of blocks of racks of 16 nodes with 8 GPUs, every fourth node half full.
@@ -120,8 +122,52 @@ func BenchmarkConstraints(b *testing.B) {
 	}
 }
 
+// BenchmarkRefusals is what it takes to be sure that a gang does not fit, and how far it does,
+// without the words for it.
+func BenchmarkRefusals(b *testing.B) {
+	two := func(c *Cluster, fives, fours int) *Demand {
+		d := &Demand{Classes: []Class{benchClass(c, 5), benchClass(c, 4)}, Min: fives + fours}
+		for i := range d.Min {
+			d.Members = append(d.Members, Member{Class: min(i/fives, 1)})
+		}
+		return d
+	}
+	for _, nodes := range []int{5000, 50000} {
+		c := benchCluster(nodes)
+		zone, _ := c.Level("zone")
+		rack, _ := c.Level("rack")
+		for _, tc := range []struct {
+			name string
+			d    *Demand
+		}{
+			{"too large", benchGang(c, 512, 16)},
+			{"no rack for 13", func() *Demand { d := benchGang(c, 13, 8); d.Required = rack; return d }()},
+			{"no zone for slices", func() *Demand {
+				d := benchSlices(c, 13*256+13, 13, 8, "rack")
+				d.Required = zone
+				return d
+			}()},
+			{"no rack for two classes", func() *Demand { d := two(c, 10, 12); d.Required = rack; return d }()},
+			{"no zone for two classes", func() *Demand { d := two(c, 2800, 2800); d.Required = zone; return d }()},
+		} {
+			b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", tc.name, nodes, len(tc.d.Members)), func(b *testing.B) {
+				defer reportCPU(b)()
+				for b.Loop() {
+					l := &c.work.learned
+					l.reset(len(tc.d.Classes))
+					c.prepare(tc.d)
+					c.countBlocks(tc.d, l)
+					if c.placeMost(tc.d, l) || c.placeable(tc.d, l) >= tc.d.Min {
+						b.Fatal("placed")
+					}
+				}
+			})
+		}
+	}
+}
+
 func benchPlace(b *testing.B, c *Cluster, d *Demand) {
-	b.ReportAllocs()
+	defer reportCPU(b)()
 	for b.Loop() {
 		if p, _, _ := c.Plan(d, nil); p == nil {
 			b.Fatal("refused")
@@ -130,12 +176,28 @@ func benchPlace(b *testing.B, c *Cluster, d *Demand) {
 }
 
 func benchRefuse(b *testing.B, c *Cluster, d *Demand) {
-	b.ReportAllocs()
+	defer reportCPU(b)()
 	for b.Loop() {
 		if _, e, _ := c.Plan(d, nil); e == nil {
 			b.Fatal("placed")
 		}
 	}
+}
+
+// reportCPU reports the processor time of a benchmark's loop, which other programs on the machine
+// disturb less than the time that passes.
+func reportCPU(b *testing.B) func() {
+	b.ReportAllocs()
+	start := processorTime(b)
+	return func() { b.ReportMetric(float64(processorTime(b)-start)/float64(max(b.N, 1)), "cpu-ns/op") }
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // BenchmarkCount is what of planning and refusing grows with the nodes.
@@ -144,7 +206,7 @@ func BenchmarkCount(b *testing.B) {
 	d := benchGang(c, 512, 8)
 	c.work.learned.reset(1)
 	c.prepare(d)
-	b.ReportAllocs()
+	defer reportCPU(b)()
 	for b.Loop() {
 		c.countBlocks(d, &c.work.learned)
 	}

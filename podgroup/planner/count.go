@@ -1,12 +1,16 @@
 package planner
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // tally is how many members of a class fit, had it the cluster to itself.
 type tally struct {
 	slots []int64 // by node
 	sums  []int64 // sums[j]-sums[i] is the number of slots on the nodes from i to before j
 	units []int64 // likewise the number of units in the domains that begin there, if units span nodes
+	most  int64   // slots on the node that has the most
 }
 
 // countSlots computes, for each class, how many of its members fit on each node if it had the
@@ -29,11 +33,16 @@ func (c *Cluster) countSlots(d *Demand, l *learned, classes []int) {
 func (c *Cluster) countBlocks(d *Demand, l *learned) {
 	w := &c.work
 	w.picks = w.picks[:0]
+	c.sumDevices()
 	next := int32(0)
 	for i := range w.blocks {
 		b := &w.blocks[i]
 		if b.pin.pinned {
 			b.tally = -1
+			continue
+		}
+		if alike := c.alike(i); alike >= 0 {
+			b.tally = w.blocks[alike].tally
 			continue
 		}
 		b.tally = next
@@ -43,6 +52,42 @@ func (c *Cluster) countBlocks(d *Demand, l *learned) {
 		}
 		c.count(w.base[b.tally:next], d, l, b, 0, NodeID(len(c.names)))
 	}
+}
+
+// sumDevices sums up the free devices, if several classes compete for them: what they need together
+// bounds what is worth trying.
+func (c *Cluster) sumDevices() {
+	w := &c.work
+	w.devices = w.devices[:0]
+	if w.device < 0 || len(w.parts) < 2 {
+		return
+	}
+	w.devices = resize(w.devices, len(c.names)+1)
+	w.devices[0] = 0
+	for i, free := range c.free[w.device] {
+		w.devices[i+1] = plus(w.devices[i], max(free, 0))
+	}
+}
+
+// devicesIn returns how many devices the nodes lo to hi have free, if that was summed up.
+func (c *Cluster) devicesIn(lo, hi NodeID) int64 {
+	if w := &c.work; len(w.devices) > 0 {
+		return w.devices[hi] - w.devices[lo]
+	}
+	return math.MaxInt64
+}
+
+// alike returns an earlier block that has the same slots as a block, or -1.
+func (c *Cluster) alike(block int) int {
+	w := &c.work
+	b := &w.blocks[block]
+	for i := range block {
+		if o := &w.blocks[i]; !o.pin.pinned && o.level == b.level && o.size == b.size && o.inside == b.inside &&
+			slices.Equal(w.parts[o.lo:o.hi], w.parts[b.lo:b.hi]) {
+			return i
+		}
+	}
+	return -1
 }
 
 // tallies returns how far the nodes lo to hi go towards a block: the base tallies as long as nothing
@@ -75,7 +120,7 @@ func (c *Cluster) count(ts []tally, d *Demand, l *learned, b *block, lo, hi Node
 				t.slots[node] -= t.slots[node] % p.count
 			}
 		}
-		sum(t.sums, t.slots, lo, hi)
+		t.most = sum(t.sums, t.slots, lo, hi)
 	}
 	if c.sliced(b) {
 		ts[0].units = resize(ts[0].units, n+1)
@@ -119,9 +164,14 @@ func (c *Cluster) countUnits(ts []tally, b *block, lo, hi NodeID) {
 
 // unitsIn returns how many units the nodes lo to hi of one domain have slots for.
 func (c *Cluster) unitsIn(ts []tally, b *block, lo, hi NodeID) int64 {
-	most := int64(math.MaxInt64)
+	most, devices := int64(math.MaxInt64), int64(0)
 	for i := range ts {
-		most = min(most, (ts[i].sums[hi]-ts[i].sums[lo])/c.work.parts[int(b.lo)+i].count)
+		p := &c.work.parts[int(b.lo)+i]
+		most = min(most, (ts[i].sums[hi]-ts[i].sums[lo])/p.count)
+		devices = plus(devices, times(p.count, p.devices))
+	}
+	if len(ts) > 1 && devices > 0 {
+		most = min(most, c.devicesIn(lo, hi)/devices)
 	}
 	return most
 }
@@ -202,11 +252,14 @@ func limit(slots, free []int64, value int64) {
 	}
 }
 
-func sum(sums, slots []int64, lo, hi NodeID) {
+// sum makes the running sums of slots and returns the largest of these.
+func sum(sums, slots []int64, lo, hi NodeID) (most int64) {
 	sums[lo] = 0
 	total := int64(0)
 	for node := lo; node < hi; node++ {
 		total += slots[node]
 		sums[node+1] = total
+		most = max(most, slots[node])
 	}
+	return most
 }

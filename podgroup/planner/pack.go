@@ -2,8 +2,12 @@ package planner
 
 import "cmp"
 
-// maxAttempts bounds in how many ways it is tried to pack several blocks into one target.
-const maxAttempts = 8
+// maxAttempts bounds in how many ways it is tried to pack several blocks into one target, and
+// maxRetries how many attempts after the first ones are made at all targets of a plan together.
+const (
+	maxAttempts = 8
+	maxRetries  = 64
+)
 
 // pick is a number of members of a class put on a node.
 type pick struct {
@@ -29,7 +33,10 @@ func (c *Cluster) pack(d *Demand, l *learned, t *target) bool {
 	w := &c.work
 	w.tight = false
 	w.items = append(w.items[:0], w.firstItems...)
-	for range maxAttempts {
+	for attempt := range maxAttempts {
+		if attempt > 0 {
+			w.retries--
+		}
 		failed, ok := c.packItems(d, l, t)
 		if ok {
 			c.giveBack(d, 0)
@@ -37,7 +44,7 @@ func (c *Cluster) pack(d *Demand, l *learned, t *target) bool {
 		}
 		c.drop(d, 0)
 		switch {
-		case failed < 0 || t.domain < 0 || len(w.items) == 1 && !c.mixed(w.items[0]):
+		case w.retries <= 0 || failed < 0 || t.domain < 0 || len(w.items) == 1 && !c.mixed(w.items[0]):
 			return false
 		case failed > 0:
 			item := w.items[failed]

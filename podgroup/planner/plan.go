@@ -25,6 +25,7 @@ type scratch struct {
 
 	// How much fits where.
 	base, local []tally
+	devices     []int64   // running sums of the free devices, or empty
 	slots, sums [][]int64 // by class; see countSlots
 	learned     learned
 
@@ -36,6 +37,7 @@ type scratch struct {
 	picks     []pick
 	unit      int32
 	tight     bool
+	retries   int // left
 	filler    filler
 
 	// How far domains go; see best.
@@ -103,6 +105,7 @@ func (c *Cluster) plan() *Plan {
 // placeMost places all members if it can, otherwise as many beyond the minimum as it finds room
 // for, in rank order and in one required domain. It reports whether the minimum fits.
 func (c *Cluster) placeMost(d *Demand, l *learned) bool {
+	c.work.retries = maxRetries
 	if c.place(d, l, len(d.Members)) {
 		return true
 	}
@@ -142,9 +145,10 @@ func (c *Cluster) place(d *Demand, l *learned, k int) bool {
 	return false
 }
 
-// placeable returns the largest number of needed members, in rank order, that would fit. The blocks
-// must have been counted.
+// placeable returns the largest number of needed members, in rank order, that would fit; for several
+// classes, that are found to fit at the first attempt. The blocks must have been counted.
 func (c *Cluster) placeable(d *Demand, l *learned) int {
+	c.work.retries = 0
 	fits, fails := 0, min(d.Min, c.best(d, l).Members+1)
 	for fails-fits > 1 {
 		if k := (fits + fails) / 2; c.place(d, l, k) {

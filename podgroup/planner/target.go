@@ -54,6 +54,9 @@ func (c *Cluster) appendTargets(d *Demand, level Level, g *group, in *target, bl
 	case level == in.level:
 		c.appendIfRoom(d, *in, blocks)
 	case level == c.NodeLevel():
+		if c.tooManyForANode(blocks) {
+			return
+		}
 		for node := in.lo; node < in.hi; node++ {
 			c.appendIfRoom(d, target{domain: -1, level: level, lo: node, hi: node + 1}, blocks)
 		}
@@ -62,6 +65,20 @@ func (c *Cluster) appendTargets(d *Demand, level Level, g *group, in *target, bl
 			c.appendIfRoom(d, c.target(i), blocks)
 		}
 	}
+}
+
+// tooManyForANode reports whether no node has slots for all members of the blocks.
+func (c *Cluster) tooManyForANode(blocks []int32) bool {
+	w := &c.work
+	for _, i := range blocks {
+		b := &w.blocks[i]
+		for j := range b.hi - b.lo {
+			if !b.pin.pinned && b.units*w.parts[b.lo+j].count > w.base[b.tally+j].most {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *Cluster) appendIfRoom(d *Demand, t target, blocks []int32) {
@@ -88,6 +105,9 @@ func (c *Cluster) appendIfRoom(d *Demand, t target, blocks []int32) {
 			p := &w.parts[int(b.lo)+j]
 			devices = plus(devices, times(b.units*p.count, p.devices))
 		}
+	}
+	if devices > c.devicesIn(t.lo, t.hi) {
+		return
 	}
 	if t.domain < 0 && devices > 0 {
 		t.cost = ShapeCost(c.free[w.device][t.lo], c.capacity[w.device][t.lo], devices)
