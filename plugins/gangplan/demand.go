@@ -140,12 +140,17 @@ func needsExact(pod *corev1.Pod) bool {
 		}
 	}
 	for _, v := range pod.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil ||
-			v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil {
+		if needsPlace(&v) {
 			return true
 		}
 	}
 	return len(pod.Spec.ResourceClaims) > 0 || hasHostPort(pod.Spec.InitContainers) || hasHostPort(pod.Spec.Containers)
+}
+
+// needsPlace reports whether a volume can keep a pod off a node.
+func needsPlace(v *corev1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil ||
+		v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil
 }
 
 func hasHostPort(containers []corev1.Container) bool {

@@ -5,6 +5,7 @@ package gangplan
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -27,15 +28,16 @@ func Plan(ctx context.Context, fw framework.Framework, c *Cluster, d *Demand, cl
 			defer c.Return(id, claim.Requests)
 		}
 	}
-	v := &verifier{ctx: ctx, fw: fw, cluster: c, demand: d}
-	var verify planner.Verifier = v
-	if d.exact {
-		// Arithmetic still says no faster and better, where it can.
-		verify = nil
+	if !d.exact {
+		plan, explanation, err := c.Plan(&d.Demand, &verifier{ctx: ctx, fw: fw, cluster: c, demand: d})
+		if err != nil || plan != nil || !explanation.Undecided {
+			return plan, explanation, err
+		}
 	}
-	plan, explanation, err := c.Plan(&d.Demand, verify)
-	if err != nil || explanation != nil && !explanation.Undecided || plan != nil && !d.exact {
-		return plan, explanation, err
+	// Arithmetic still says no faster and better, where it can.
+	plan, explanation, err := c.Plan(&d.Demand, nil)
+	if err != nil || explanation != nil {
+		return nil, explanation, err
 	}
-	return v.placeOneByOne()
+	return placeOneByOne(ctx, fw, c, d, slices.Clone(plan.Nodes))
 }

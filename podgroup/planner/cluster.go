@@ -200,6 +200,9 @@ func isDevice(name string) bool {
 	return !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
 }
 
+// ResourceName returns the Kubernetes name of a column.
+func (c *Cluster) ResourceName(r Resource) string { return c.resources[r] }
+
 // Amount is a quantity of one resource.
 type Amount struct {
 	Resource Resource
