@@ -87,6 +87,9 @@ func placeOneByOne(ctx context.Context, fw framework.Framework, c *Cluster, d *D
 		first := -1
 		for range maxOrders {
 			placed, err := s.fill(domain, first)
+			if err == nil && placed {
+				placed, err = s.again()
+			}
 			if err != nil {
 				return nil, nil, err
 			}
@@ -150,6 +153,29 @@ func (s *search) plan() *planner.Plan {
 }
 
 func (s *search) spent() bool { return s.checks >= s.budget }
+
+// again places the members in rank order where they are, if they were placed in another: members follow
+// a plan in rank order, and each must be accepted when its turn comes.
+func (s *search) again() (bool, error) {
+	if slices.IsSortedFunc(s.placed, func(a, b placedMember) int { return a.member - b.member }) {
+		return true, nil
+	}
+	found := slices.Clone(s.placed)
+	slices.SortFunc(found, func(a, b placedMember) int { return a.member - b.member })
+	if err := s.back(0); err != nil {
+		return false, err
+	}
+	for _, p := range found {
+		clear(s.passed)
+		if placed, err := s.try(p.member, p.node); err != nil {
+			return false, err
+		} else if !placed {
+			s.fail(p.member, planner.Domain{Level: s.cluster.NodeLevel(), Lo: p.node, Hi: p.node + 1})
+			return false, nil
+		}
+	}
+	return true, nil
+}
 
 // fill places the gang inside a domain, members of the kind first before the others of their slice.
 func (s *search) fill(domain planner.Domain, first int) (bool, error) {

@@ -18,7 +18,7 @@ import (
 
 // scene is a model of a fixed snapshot, with the in-tree framework to plan with.
 type scene struct {
-	t       *testing.T
+	t       testing.TB
 	fw      framework.Framework
 	nodes   []fwk.NodeInfo
 	cluster *Cluster

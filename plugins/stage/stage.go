@@ -3,13 +3,17 @@
 package stage
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -18,10 +22,13 @@ import (
 	schedqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	schedmetrics "k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // GPU is the resource that test nodes and pods have.
@@ -29,33 +36,79 @@ const GPU = "nvidia.com/gpu"
 
 // NewFramework returns the in-tree framework, without a queue that runs, over a snapshot of the nodes
 // and of the pods on them, and the snapshot's nodes.
-func NewFramework(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
+func NewFramework(t testing.TB, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
+	t.Helper()
+	return newFramework(t, Profile(), nil, pods, nodes)
+}
+
+// NewFrameworkWith is NewFramework with objects in the API server, which the plugins for volumes and
+// devices know too. It also returns the API server's client, a fake that keeps what was asked of it.
+func NewFrameworkWith(t testing.TB, objects []runtime.Object, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo, *clientsetfake.Clientset) {
+	t.Helper()
+	client := clientsetfake.NewClientset(objects...)
+	profile := Profile(names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.DynamicResources)
+	fw, infos := newFramework(t, profile, client, pods, nodes)
+	return fw, infos, client
+}
+
+// Profile is the configuration of the framework: the default arguments of the in-tree plugins that
+// need no objects besides nodes and pods, and of those named.
+func Profile(more ...string) *schedconfig.KubeSchedulerProfile {
+	defaults, err := latest.Default()
+	if err != nil {
+		panic(err) // the defaults are built in
+	}
+	profile := &schedconfig.KubeSchedulerProfile{SchedulerName: "test", Plugins: &schedconfig.Plugins{}, PluginConfig: defaults.Profiles[0].PluginConfig}
+	for _, name := range append([]string{
+		names.PrioritySort, names.DefaultBinder, names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity,
+		names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
+	}, more...) {
+		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: name})
+	}
+	return profile
+}
+
+func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, client *clientsetfake.Clientset, pods []*corev1.Pod, nodes []*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
 	t.Helper()
 	schedmetrics.Register()
 	_, ctx := ktesting.NewTestContext(t)
-	client := clientsetfake.NewClientset()
+	ctx, cancel := context.WithCancel(ctx)
+	t.Cleanup(cancel)
+	withObjects := client != nil
+	if !withObjects {
+		client = clientsetfake.NewClientset()
+	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	snapshot := schedcache.NewSnapshot(pods, nodes)
-	defaults, err := latest.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	profile := &schedconfig.KubeSchedulerProfile{SchedulerName: "test", Plugins: &schedconfig.Plugins{}, PluginConfig: defaults.Profiles[0].PluginConfig}
-	for _, name := range []string{
-		names.PrioritySort, names.DefaultBinder, names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity,
-		names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
-	} {
-		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: name})
-	}
-	fw, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+	options := []frameworkruntime.Option{
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(schedqueue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false })),
-	)
+	}
+	if withObjects {
+		slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
+			SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client, EnableConsumableCapacity: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := assumecache.NewAssumeCache(klog.FromContext(ctx), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+		options = append(options,
+			frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, factory)),
+			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+		)
+	}
+	fw, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, options...)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if withObjects {
+		factory.Start(ctx.Done())
+		factory.WaitForCacheSync(ctx.Done())
+		t.Cleanup(factory.Shutdown)
+		t.Cleanup(cancel)
 	}
 	infos, err := snapshot.NodeInfos().List()
 	if err != nil {
