@@ -3,6 +3,7 @@ package gangplan
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -13,6 +14,8 @@ import (
 )
 
 const (
+	// maxDomains bounds how many domains of one level are tried as candidates for the whole gang.
+	maxDomains = 4
 	// maxOrders bounds how often the members are placed inside one candidate domain: in rank order,
 	// then with the kind first that found no place.
 	maxOrders = 3
@@ -25,7 +28,7 @@ const (
 // of the profile's plugins accept with the members before it in place. It sees what arithmetic cannot,
 // at the price of a check for each member and, until one accepts it, each node.
 //
-// The domains that could hold the gang are tried in the planner's order of choice. Inside one, a member
+// Of the domains that could hold the gang, the planner's first choices at each level are tried. Inside one, a member
 // goes to the node that arithmetic has for it, or else to the next one from where its kind went last.
 // A node that refused a kind for a reason that more members on the nodes cannot remove is not asked
 // again. No member is moved once it has its place, except together with its slice or its set, which
@@ -83,7 +86,7 @@ func placeOneByOne(ctx context.Context, fw framework.Framework, c *Cluster, d *D
 		last: make([]planner.NodeID, t.kinds.n), best: failure{placed: -1},
 		budget: checksPerItem * (len(d.Pods) + c.NumNodes()),
 	}
-	for _, domain := range s.candidates() {
+	for domain := range s.candidates() {
 		first := -1
 		for range maxOrders {
 			placed, err := s.fill(domain, first)
@@ -110,6 +113,21 @@ func placeOneByOne(ctx context.Context, fw framework.Framework, c *Cluster, d *D
 		}
 	}
 	return nil, c.Refused(&d.Demand, max(s.best.placed, 0), s.best.causes), nil
+}
+
+// candidates yields the domains to place the gang in, the first choice first.
+func (s *search) candidates() iter.Seq[planner.Domain] {
+	return func(yield func(planner.Domain) bool) {
+		level, tried := planner.Level(-1), 0
+		for domain := range s.cluster.Candidates(&s.demand.Demand) {
+			if domain.Level != level {
+				level, tried = domain.Level, 0
+			}
+			if tried++; tried <= maxDomains && !yield(domain) {
+				return
+			}
+		}
+	}
 }
 
 // setsOf divides the members of a demand into sets and slices, each in rank order.
@@ -362,10 +380,11 @@ func (s *search) blocked(member int, node planner.NodeID) string {
 	return ""
 }
 
-// fail notes the member that found no place, and the reasons if no attempt came further.
+// fail notes the member that found no place, and the reasons if no attempt came further; of two that
+// came as far the later one had the larger domain.
 func (s *search) fail(member int, in planner.Domain) {
 	s.failed = failure{member: member, placed: len(s.placed)}
-	if s.failed.placed <= s.best.placed {
+	if s.failed.placed < s.best.placed {
 		return
 	}
 	s.best = s.failed

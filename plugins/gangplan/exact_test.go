@@ -306,7 +306,7 @@ func TestExactPlansKeepToTheTopology(t *testing.T) {
 		}
 		return racks
 	}
-	demand := func(n int, placed ...string) *Demand {
+	demand := func(n int, placed ...Placed) *Demand {
 		d, err := s.cluster.NewDemand(logger, stage.Pods(n, 2, apart), n, placed)
 		if err != nil {
 			t.Fatal(err)
@@ -326,7 +326,7 @@ func TestExactPlansKeepToTheTopology(t *testing.T) {
 	if got := place(d); got[0] != got[2] || got[3] != got[5] {
 		t.Errorf("slices of three are each in one rack: %v", got)
 	}
-	d = demand(2, "n9")
+	d = demand(2, Placed{UID: "first", Node: "n9"})
 	d.Required = rack
 	if got := place(d); !slices.Equal(got, []string{"r2", "r2"}) {
 		t.Errorf("late members join the one that is placed: %v", got)

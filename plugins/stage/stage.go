@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -87,6 +88,7 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(schedqueue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false })),
 	}
+	synced := []cache.InformerSynced{}
 	if withObjects {
 		slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
 			SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client, EnableConsumableCapacity: true,
@@ -95,6 +97,8 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 			t.Fatal(err)
 		}
 		claims := assumecache.NewAssumeCache(klog.FromContext(ctx), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
+		// The plugins must have seen the objects before a test asks them.
+		synced = append(synced, slices.HasSynced, claims.AddEventHandler(cache.ResourceEventHandlerFuncs{}).HasSynced)
 		options = append(options,
 			frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, factory)),
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
@@ -107,6 +111,7 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 	if withObjects {
 		factory.Start(ctx.Done())
 		factory.WaitForCacheSync(ctx.Done())
+		cache.WaitForCacheSync(ctx.Done(), synced...)
 		t.Cleanup(factory.Shutdown)
 		t.Cleanup(cancel)
 	}
