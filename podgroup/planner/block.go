@@ -47,7 +47,7 @@ type group struct {
 // of the slices and in members below it.
 func (c *Cluster) sliced(b *block) bool { return b.size > 1 && b.level < c.NodeLevel() }
 
-func (s *Set) slices() bool { return s.SliceSize > 1 }
+func (s *Set) slices() bool { return s.SliceSize > 0 }
 
 // prepare divides the members into blocks and the blocks into groups.
 func (c *Cluster) prepare(d *Demand) {
@@ -93,9 +93,12 @@ func (c *Cluster) prepareGroups(d *Demand) {
 	if gang.preferred > WholeCluster {
 		gang.preferred = max(gang.preferred, gang.required)
 	}
+	w.placedNodes = w.placedNodes[:0]
 	for _, p := range d.Placed {
 		gang.placed.add(p.Node)
+		w.placedNodes = append(w.placedNodes, p.Node)
 	}
+	slices.Sort(w.placedNodes)
 	w.groups = append(w.groups[:0], gang)
 	w.groupOf = resize(w.groupOf, len(w.sets))
 	for s := range w.sets {
@@ -184,14 +187,14 @@ func (c *Cluster) pinOf(set, slice int, level Level) pin {
 func (c *Cluster) addBlock(set int, size int64, level Level, p pin, parts int) int32 {
 	w := &c.work
 	for i := len(w.blocks) - 1; i >= 0 && w.blocks[i].set == set; i-- {
-		if b := &w.blocks[i]; size > 1 && b.size == size && b.pin == p && slices.Equal(w.parts[b.lo:b.hi], w.parts[parts:]) {
+		if b := &w.blocks[i]; w.sets[set].slices() && b.size == size && b.pin == p && slices.Equal(w.parts[b.lo:b.hi], w.parts[parts:]) {
 			w.parts = w.parts[:parts]
 			return int32(i)
 		}
 	}
 	b := block{set: set, level: level, size: size, lo: int32(parts), hi: int32(len(w.parts)), pin: p, group: w.groupOf[set]}
 	b.inside = [3]Level{w.required, c.clamp(w.sets[set].Required), WholeCluster}
-	if w.sets[set].SliceSize > 0 {
+	if w.sets[set].slices() {
 		b.inside[2] = c.clamp(w.sets[set].SliceLevel)
 	}
 	w.blocks = append(w.blocks, b)

@@ -164,6 +164,33 @@ func TestPlacedMembersHoldTheRequiredDomain(t *testing.T) {
 	}
 }
 
+// A replaced member goes where the gang is already, not where the tightest hole is.
+func TestReplacedMembersOpenNoFurtherDomain(t *testing.T) {
+	used := take([]string{"z0/r2/n0", "z0/r2/n1"}, 8)
+	used["z0/r2/n2"], used["z0/r0/n0"], used["z0/r1/n0"] = 6, 6, 6
+	c := treeCluster(t, zoneRack, used, grid(2, 3, 3)...)
+	d := gang(c, 2)
+	d.Placed = []PlacedMember{{Node: at(t, c, "z0/r0/n0")}, {Node: at(t, c, "z0/r1/n0")}}
+	d.Classes[0].Blocked = make([]uint16, c.NumNodes())
+	d.Classes[0].Causes = []string{"cordoned"}
+	if got := mustPlan(t, c, d, nil); got[0] != "z0/r0/n0" {
+		t.Errorf("on %s, want a node of the gang", got[0])
+	}
+	d.Classes[0].Blocked[at(t, c, "z0/r0/n0")], d.Classes[0].Blocked[at(t, c, "z0/r1/n0")] = 1, 1
+	for _, preferred := range []Level{WholeCluster, rack} {
+		d.Preferred = preferred
+		if got := racksOf(mustPlan(t, c, d, nil)); !slices.Equal(got, []string{"z0/r0"}) {
+			t.Errorf("preferring %s: in %v, want a rack of the gang", c.LevelName(preferred), got)
+		}
+	}
+	// More than the gang's racks hold goes there first, and the rest into one other rack.
+	d = gang(c, repeat(6, 8)...)
+	d.Placed = []PlacedMember{{Node: at(t, c, "z0/r0/n0")}, {Node: at(t, c, "z0/r1/n0")}}
+	if got, want := racksOf(mustPlan(t, c, d, nil)), []string{"z0/r0", "z0/r1", "z1/r0"}; !slices.Equal(got, want) {
+		t.Errorf("racks %v, want %v", got, want)
+	}
+}
+
 func TestPreferredLevel(t *testing.T) {
 	full := func(names ...string) map[string]int64 { return take(names, 8) }
 	for name, tc := range map[string]struct {

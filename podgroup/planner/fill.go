@@ -1,11 +1,15 @@
 package planner
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // filler picks places for the units of a block inside a domain that has room for them. It takes the
 // largest sub-domain first until one holds what is left, and of those the smallest: so the fewest
-// are used, and a large one is not opened for a small remainder. With a preferred level its domains
-// are what is counted, wherever they are; otherwise the sub-domains of each level in turn.
+// are used, and a large one is not opened for a small remainder. Those with members of the gang that
+// have their place come before all others. With a preferred level its domains are what is counted,
+// wherever they are; otherwise the sub-domains of each level in turn.
 type filler struct {
 	c         *Cluster
 	d         *Demand
@@ -25,6 +29,7 @@ type filler struct {
 type place struct {
 	domain int32 // -1 if a node
 	node   NodeID
+	near   bool  // has members of the gang already
 	room   int64 // units or members
 	cost   int64 // of a node's shape when its room is used, or what is left is put there
 	score  int32
@@ -85,11 +90,25 @@ func (f *filler) fill(domain int32, need int64, units bool) {
 // largestFirst orders places by falling room; nodes that are used up more fully, and are liked
 // better, come first among equals.
 func largestFirst(a, b *place) int {
-	return cmp.Or(cmp.Compare(b.room, a.room), cmp.Compare(a.cost, b.cost), cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))
+	return cmp.Or(compareNear(a, b), cmp.Compare(b.room, a.room), compareEqualRoom(a, b))
 }
 
 func smallestFirst(a, b *place) int {
-	return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.cost, b.cost), cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))
+	return cmp.Or(compareNear(a, b), cmp.Compare(a.room, b.room), compareEqualRoom(a, b))
+}
+
+func compareEqualRoom(a, b *place) int {
+	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))
+}
+
+func compareNear(a, b *place) int {
+	switch {
+	case a.near == b.near:
+		return 0
+	case a.near:
+		return -1
+	}
+	return 1
 }
 
 // holder returns, of the places that have room for all that is needed, the one whose shape suffers
@@ -112,7 +131,7 @@ func (f *filler) holder(places []place, need int64) place {
 }
 
 func compareHolders(a, b *place) int {
-	return cmp.Or(cmp.Compare(a.cost, b.cost), cmp.Compare(a.room, b.room), cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))
+	return cmp.Or(compareNear(a, b), cmp.Compare(a.cost, b.cost), cmp.Compare(a.room, b.room), cmp.Compare(b.score, a.score), cmp.Compare(a.node, b.node))
 }
 
 func (f *filler) shapeCost(node NodeID, members int64) int64 {
@@ -153,7 +172,7 @@ func (f *filler) appendDomain(domain int32, units bool) {
 		sums = f.tally.units
 	}
 	if room := sums[hi] - sums[lo]; room > 0 {
-		c.work.places = append(c.work.places, place{domain: domain, node: lo, room: room})
+		c.work.places = append(c.work.places, place{domain: domain, node: lo, near: c.near(lo, hi), room: room})
 	}
 }
 
@@ -172,7 +191,7 @@ func (f *filler) appendBetween(lo, hi NodeID, units bool) {
 		if slots == 0 {
 			continue
 		}
-		p := place{domain: -1, node: node, room: slots}
+		p := place{domain: -1, node: node, near: c.near(node, node+1), room: slots}
 		if f.part.devices > 0 {
 			p.cost = c.free[c.work.device][node] - slots*f.part.devices
 		}
@@ -181,4 +200,14 @@ func (f *filler) appendBetween(lo, hi NodeID, units bool) {
 		}
 		c.work.places = append(c.work.places, p)
 	}
+}
+
+// near reports whether one of the nodes lo to hi has members of the gang that have their place.
+func (c *Cluster) near(lo, hi NodeID) bool {
+	placed := c.work.placedNodes
+	i := 0
+	if len(placed) > 0 {
+		i, _ = slices.BinarySearch(placed, lo)
+	}
+	return i < len(placed) && placed[i] < hi
 }

@@ -365,3 +365,71 @@ func TestNaturalOrderIsTotal(t *testing.T) {
 		t.Error("rack-9 comes after rack-10")
 	}
 }
+
+// limits is a Verifier that lets a class have only so many members on a node.
+type limits struct {
+	w   *world
+	max map[[2]int]int // by class and node
+}
+
+func (v *limits) Verify(d *Demand, nodes []NodeID) ([]Limit, error) {
+	var out []Limit
+	for class := range d.Classes {
+		for node := range NodeID(v.w.NumNodes()) {
+			most, limited := v.max[[2]int{class, int(node)}]
+			count := 0
+			for i, n := range nodes {
+				if n == node && d.Members[i].Class == class {
+					count++
+				}
+			}
+			if limited && count > most {
+				out = append(out, Limit{Class: class, Node: node, Max: most, Cause: "full of rules"})
+			}
+		}
+	}
+	return out, nil
+}
+
+// What a Verifier refuses is never planned again, in whatever sets and slices, and one class is still
+// placed whenever it fits.
+func TestPlansRespectWhatWasLearned(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 6)
+		d := drawGang(t, w, gangShape{classes: 2, sets: 2, members: 8, mixed: true})
+		v := &limits{w: w, max: map[[2]int]int{}}
+		for class := range d.Classes {
+			for node := range w.NumNodes() {
+				if rapid.Bool().Draw(t, "limited") {
+					v.max[[2]int{class, node}] = rapid.IntRange(0, 2).Draw(t, "max")
+				}
+			}
+		}
+		p, e, _ := w.Plan(d, v)
+		if p != nil {
+			if err := replay(w, d, p.Nodes); err != nil {
+				t.Fatal(err)
+			}
+			if refused, _ := v.Verify(d, p.Nodes); len(refused) > 0 {
+				t.Fatalf("plan %v against %v", p.Nodes, refused)
+			}
+			return
+		}
+		if e.Undecided || len(d.Classes) > 1 || len(d.Sets) > 1 || !evenSlices(d) {
+			return
+		}
+		// The same limits told as capacity of a resource of their own.
+		rule := w.Resource("example.com/rule")
+		for node := range NodeID(w.NumNodes()) {
+			most, limited := v.max[[2]int{0, int(node)}]
+			if !limited {
+				most = 100
+			}
+			w.free[rule][node] = int64(most)
+		}
+		d.Classes[0].Requests = append(d.Classes[0].Requests, Amount{rule, 1})
+		if feasible(w, d, d.Min) {
+			t.Fatalf("refused what fits within the limits: %s", e)
+		}
+	})
+}

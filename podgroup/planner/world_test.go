@@ -227,7 +227,7 @@ func replay(w *world, d *Demand, nodes []NodeID) error {
 
 func sameUnit(d *Demand, i, j int) bool {
 	a, b := d.Members[i], d.Members[j]
-	return i == j || a.Set == b.Set && a.Slice == b.Slice && a.Set < len(d.Sets) && d.Sets[a.Set].SliceSize > 1
+	return i == j || a.Set == b.Set && a.Slice == b.Slice && a.Set < len(d.Sets) && d.Sets[a.Set].SliceSize > 0
 }
 
 // feasible searches exhaustively for places for the first k members and the rest of their slices.
