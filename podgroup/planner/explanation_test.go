@@ -9,21 +9,39 @@ import (
 
 func TestExplanationSentence(t *testing.T) {
 	for name, tc := range map[string]struct {
-		used   map[string]int64
-		demand func(*Cluster) *Demand
-		want   string
+		used    map[string]int64
+		tenants map[string]Tenant // by node, using what is used there
+		demand  func(*Cluster) *Demand
+		want    string
 	}{
 		"short in all": {
-			used:   map[string]int64{"r0/n0": 8, "r0/n1": 2},
-			demand: func(c *Cluster) *Demand { return gang(c, repeat(4, 8)...) },
-			want: "gang needs 4 members (with nvidia.com/gpu 8), room for 2; short of nvidia.com/gpu: needed 32, free 22 of 32; " +
-				"of 4 nodes: 2 too little nvidia.com/gpu left",
+			used:    map[string]int64{"r0/n0": 8, "r0/n1": 2},
+			tenants: map[string]Tenant{"r0/n0": {Name: "team-a/llm"}, "r0/n1": {Name: "ns/notebook", Pod: true}},
+			demand:  func(c *Cluster) *Demand { return gang(c, repeat(4, 8)...) },
+			want: "gang needs 4 members (with nvidia.com/gpu 8), room for 2; " +
+				"short of nvidia.com/gpu: needed 32, free 22 of 32, 8 used by team-a/llm, 2 by pod ns/notebook; " +
+				"of 4 nodes: 2 too little nvidia.com/gpu left; " +
+				"would fit with 2 more nodes of nvidia.com/gpu 8, or once team-a/llm and pod ns/notebook end",
+		},
+		"many tenants": {
+			used: map[string]int64{"r0/n0": 8, "r0/n1": 7, "r1/n0": 6, "r1/n1": 5, "r2/n0": 4},
+			tenants: map[string]Tenant{"r0/n0": {Name: "a/1"}, "r0/n1": {Name: "a/2"}, "r1/n0": {Name: "a/3"}, "r1/n1": {Name: "a/10"},
+				"r2/n0": {Name: "a/20"}},
+			demand: func(c *Cluster) *Demand { return gang(c, repeat(6, 8)...) },
+			want: "gang needs 6 members (with nvidia.com/gpu 8), room for 1; " +
+				"short of nvidia.com/gpu: needed 48, free 18 of 48, 8 used by a/1, 7 by a/2, 6 by a/3, 9 by 2 others; " +
+				"of 6 nodes: 5 too little nvidia.com/gpu left; " +
+				"would fit with 5 more nodes of nvidia.com/gpu 8, or once a/1, a/2, a/3, a/10 and a/20 end",
 		},
 		"fragmented": {
-			used:   map[string]int64{"r0/n0": 4, "r0/n1": 4, "r1/n0": 4, "r1/n1": 4},
+			used: map[string]int64{"r0/n0": 4, "r0/n1": 4, "r1/n0": 4, "r1/n1": 4},
+			tenants: map[string]Tenant{"r0/n0": {Name: "a/wide"}, "r0/n1": {Name: "a/wide"},
+				"r1/n0": {Name: "a/left"}, "r1/n1": {Name: "a/right"}},
 			demand: func(c *Cluster) *Demand { return gang(c, 8, 8) },
 			want: "gang needs 2 members (with nvidia.com/gpu 8), room for 0; enough is free in all, but not on whole nodes: " +
-				"nvidia.com/gpu: needed 16, free 16 of 32; of 4 nodes: 4 too little nvidia.com/gpu left",
+				"nvidia.com/gpu: needed 16, free 16 of 32, 16 of it on 4 nodes in pieces too small for a member, " +
+				"8 used by a/wide, 4 by a/left, 4 by a/right; of 4 nodes: 4 too little nvidia.com/gpu left; " +
+				"would fit with 2 more nodes of nvidia.com/gpu 8, or once a/wide ends",
 		},
 		"blocked nodes by cause": {
 			used: map[string]int64{"r0/n0": 8},
@@ -34,7 +52,16 @@ func TestExplanationSentence(t *testing.T) {
 				return d
 			},
 			want: "gang needs 2 members (with nvidia.com/gpu 8), room for 0; short of nvidia.com/gpu: needed 16, free 0 of 8; " +
-				"of 4 nodes: 2 with taint dedicated=infra:NoSchedule, 1 cordoned, 1 too little nvidia.com/gpu left",
+				"of 4 nodes: 2 with taint dedicated=infra:NoSchedule, 1 cordoned, 1 too little nvidia.com/gpu left; " +
+				"would fit with 2 more nodes of nvidia.com/gpu 8",
+		},
+		"no node may be used": {
+			demand: func(c *Cluster) *Demand {
+				d := gang(c, 8)
+				d.Classes[0].Causes, d.Classes[0].Blocked = []string{"cordoned"}, []uint16{1, 1, 1, 1}
+				return d
+			},
+			want: "gang needs 1 member (with nvidia.com/gpu 8), room for 0; of 4 nodes: 4 cordoned",
 		},
 		"a resource nobody has": {
 			demand: func(c *Cluster) *Demand {
@@ -42,13 +69,13 @@ func TestExplanationSentence(t *testing.T) {
 				d.Classes[0].Requests[0].Resource = c.Resource("amd.com/gpu")
 				return d
 			},
-			want: "gang needs 1 member (with amd.com/gpu 1), room for 0; short of amd.com/gpu: needed 1, free 0 of 0; " +
-				"of 4 nodes: 4 no amd.com/gpu",
+			want: "gang needs 1 member (with amd.com/gpu 1), room for 0; no node has amd.com/gpu",
 		},
 		"larger than a node": {
+			used:   map[string]int64{"r0/n0": 8},
 			demand: func(c *Cluster) *Demand { return gang(c, 9) },
-			want: "gang needs 1 member (with nvidia.com/gpu 9), room for 0; enough is free in all, but not on whole nodes: " +
-				"nvidia.com/gpu: needed 9, free 32 of 32; of 4 nodes: 4 too small for nvidia.com/gpu 9",
+			want: "gang needs 1 member (with nvidia.com/gpu 9), room for 0; " +
+				"no node has that much: a member needs nvidia.com/gpu 9, the largest node has 8",
 		},
 		"two classes beside placed members": {
 			used: map[string]int64{"r0/n0": 8, "r0/n1": 8, "r1/n0": 8},
@@ -57,24 +84,39 @@ func TestExplanationSentence(t *testing.T) {
 				d.Placed = []PlacedMember{{Node: 0}, {Node: 1}}
 				return d
 			},
-			want: "gang needs 2 members more beside 2 placed (1 with nvidia.com/gpu 1; 1 with nvidia.com/gpu 8), room for 1; " +
-				"short of nvidia.com/gpu: needed 9, free 8 of 32; of 4 nodes: 3 too little nvidia.com/gpu left",
+			want: "gang needs 2 more members beside 2 placed (1 with nvidia.com/gpu 1; 1 with nvidia.com/gpu 8), room for 1; " +
+				"short of nvidia.com/gpu: needed 9, free 8 of 32; of 4 nodes: 3 too little nvidia.com/gpu left; " +
+				"would fit with 1 more node of nvidia.com/gpu 8",
+		},
+		"two classes that would each fit by themselves": {
+			used:   map[string]int64{"r0/n0": 2, "r0/n1": 8, "r1/n0": 8, "r1/n1": 2},
+			demand: func(c *Cluster) *Demand { return gang(c, 4, 4, 3) },
+			want: "gang needs 3 members (2 with nvidia.com/gpu 4; 1 with nvidia.com/gpu 3), room for 2; " +
+				"enough is free in all, but not on whole nodes: nvidia.com/gpu: needed 11, free 12 of 32; " +
+				"of 4 nodes: 2 too little nvidia.com/gpu left; would fit with 1 more node of nvidia.com/gpu 8",
 		},
 		"minResources beyond the members": {
-			used: map[string]int64{"r0/n0": 8},
+			used:    map[string]int64{"r0/n0": 8},
+			tenants: map[string]Tenant{"r0/n0": {Name: "team-a/llm"}},
 			demand: func(c *Cluster) *Demand {
 				d := gang(c, 1)
 				d.MinResources = []Amount{{c.Resource("nvidia.com/gpu"), 25}, {c.Resource("pods"), 2}}
 				return d
 			},
 			want: "gang needs 1 member (with nvidia.com/gpu 1); minResources asks for more than is free: " +
-				"nvidia.com/gpu: needed 25, free 24 of 32; of 4 nodes: 1 too little nvidia.com/gpu left",
+				"nvidia.com/gpu: needed 25, free 24 of 32, 8 used by team-a/llm; of 4 nodes: 1 too little nvidia.com/gpu left; " +
+				"would fit with 1 more node of nvidia.com/gpu 8, or once team-a/llm ends",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := testCluster(t, tc.used, racks("r", 2, 2)...)
-			e := mustRefuse(t, c, tc.demand(c), nil)
-			// Everyone has room for more pods; only what is short is of interest.
+			nodes := racks("r", 2, 2)
+			if len(tc.used) > 4 {
+				nodes = racks("r", 3, 2)
+			}
+			c := testCluster(t, tc.used, nodes...)
+			d := tc.demand(c)
+			e := mustRefuse(t, c, d, nil)
+			c.Advise(d, e, testTenants(c, tc.used, tc.tenants))
 			if got := e.String(); got != tc.want {
 				t.Errorf("\n got %q\nwant %q", got, tc.want)
 			}
@@ -82,11 +124,21 @@ func TestExplanationSentence(t *testing.T) {
 	}
 }
 
+// testTenants says who uses the GPUs of a testCluster.
+func testTenants(c *Cluster, used map[string]int64, names map[string]Tenant) occupancies {
+	o := make(occupancies, c.NumNodes())
+	for node, tenant := range names {
+		id, _ := c.Node(node)
+		o[id] = []Tenancy{{tenant, []Amount{{c.Resource("nvidia.com/gpu"), used[node]}}}}
+	}
+	return o
+}
+
 // A request can be as large as a number gets, and a node can claim as much.
 func TestAmountsDoNotOverflow(t *testing.T) {
 	c := testCluster(t, nil, racks("r", 2, 2)...)
 	e := mustRefuse(t, c, gang(c, repeat(3, math.MaxInt64)...), nil)
-	if want := "short of nvidia.com/gpu: needed 9223372036854775807, free 32 of 32"; !strings.Contains(e.String(), want) {
+	if want := "a member needs nvidia.com/gpu 9223372036854775807, the largest node has 8"; !strings.Contains(e.String(), want) {
 		t.Errorf("%q does not contain %q", e, want)
 	}
 	gpu := c.Resource("nvidia.com/gpu")
@@ -108,7 +160,7 @@ func TestExplanationNamesAFewCauses(t *testing.T) {
 		d.Classes[0].Causes = append(d.Classes[0].Causes, fmt.Sprintf("with taint owner=tenant-%02d:NoSchedule", i))
 	}
 	e := mustRefuse(t, c, d, nil)
-	if want := "1 with taint owner=tenant-09:NoSchedule, 15 for other causes"; !strings.HasSuffix(e.String(), want) {
+	if want := "1 with taint owner=tenant-04:NoSchedule, 20 for other causes"; !strings.HasSuffix(e.String(), want) {
 		t.Errorf("%q does not end with %q", e, want)
 	}
 }

@@ -1,6 +1,6 @@
 package planner
 
-import "fmt"
+import "slices"
 
 // learned holds what verification taught about each class.
 type learned struct {
@@ -36,22 +36,14 @@ func (l *learned) empty() bool {
 	return true
 }
 
-// cause returns why a node that arithmetic would let a class use takes none of its members.
-func (l *learned) cause(class int, node NodeID) string {
-	for _, limit := range l.byClass[class] {
-		if limit.Node == node && limit.Max == 0 {
-			return limit.Cause
-		}
+// clone returns a copy that stays as it is, or nil if nothing was learned.
+func (l *learned) clone() *learned {
+	if l.empty() {
+		return nil
 	}
-	return l.nowhere[class]
-}
-
-// partly returns why a node takes only as many members of a class as it does, if that was learned.
-func (l *learned) partly(class int, node NodeID, slots int64) string {
-	for _, limit := range l.byClass[class] {
-		if limit.Node == node && int64(limit.Max) == slots {
-			return fmt.Sprintf("with room for only %d: %s", limit.Max, limit.Cause)
-		}
+	out := &learned{byClass: slices.Clone(l.byClass), nowhere: slices.Clone(l.nowhere)}
+	for class := range out.byClass {
+		out.byClass[class] = slices.Clone(out.byClass[class])
 	}
-	return ""
+	return out
 }

@@ -1,0 +1,226 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// occupancies are tenants by node, for tests.
+type occupancies [][]Tenancy
+
+func (o occupancies) On(node NodeID) []Tenancy { return o[node] }
+
+// put lets a tenant use GPUs of a node, and books them there.
+func (o occupancies) put(c *Cluster, node NodeID, t Tenant, gpus int64) {
+	used := []Amount{{c.Resource("nvidia.com/gpu"), gpus}, {c.Resource("pods"), 1}}
+	c.Take(node, used)
+	for i := range o[node] {
+		if o[node][i].Tenant == t {
+			o[node][i].Used[0].Value += gpus
+			o[node][i].Used[1].Value++
+			return
+		}
+	}
+	o[node] = append(o[node], Tenancy{t, used})
+}
+
+// drawTenants fills a world without pods with tenants.
+func drawTenants(t *rapid.T, w *world) occupancies {
+	o := make(occupancies, w.NumNodes())
+	names := []Tenant{{Name: "a/one"}, {Name: "a/two"}, {Name: "b/one"}, {Name: "b/two"}, {Name: "a/one", Pod: true}, {Name: "c/x", Pod: true}}
+	for node := range NodeID(w.NumNodes()) {
+		w.SetNode(node, []Amount{{w.gpu, 8}, {w.pods, 10}}, nil)
+		for range rapid.IntRange(0, 3).Draw(t, "tenants") {
+			if gpus := rapid.Int64Range(0, min(8, w.Free(node, w.gpu))).Draw(t, "gpus"); gpus > 0 {
+				o.put(w.Cluster, node, rapid.SampledFrom(names).Draw(t, "tenant"), gpus)
+			}
+		}
+	}
+	return o
+}
+
+// drawConstraints puts levels and slices on a demand.
+func drawConstraints(t *rapid.T, w *world, d *Demand) {
+	d.Required = Level(rapid.IntRange(0, int(w.NodeLevel())).Draw(t, "required"))
+	d.Preferred = d.Required
+	if !rapid.Bool().Draw(t, "sets") {
+		return
+	}
+	sets := rapid.IntRange(1, 2).Draw(t, "number of sets")
+	for range sets {
+		s := Set{Required: Level(rapid.IntRange(int(d.Required), int(w.NodeLevel())).Draw(t, "set required"))}
+		if !rapid.Bool().Draw(t, "own level") {
+			s.Required = WholeCluster
+		}
+		s.Preferred = max(s.Required, d.Required)
+		if rapid.Bool().Draw(t, "sliced") {
+			s.SliceSize = rapid.IntRange(1, 3).Draw(t, "slice size")
+			s.SliceLevel = Level(rapid.IntRange(int(max(s.Required, d.Required)), int(w.NodeLevel())).Draw(t, "slice level"))
+		}
+		d.Sets = append(d.Sets, s)
+	}
+	ranks := make([]int, sets)
+	for i := range d.Members {
+		m := &d.Members[i]
+		m.Set = rapid.IntRange(0, sets-1).Draw(t, "set")
+		if size := d.Sets[m.Set].SliceSize; size > 0 {
+			m.Slice = ranks[m.Set] / size
+		}
+		ranks[m.Set]++
+	}
+	if len(d.Sets) > 0 {
+		d.Placed = nil
+	}
+}
+
+// more returns the world with k more nodes as the advice asks for them.
+func more(w *world, e *Explanation, d *Demand, k int) (*Cluster, *Demand) {
+	n := e.Advice.Nodes
+	c := NewCluster(w.Levels())
+	like, _ := w.Node(n.Like)
+	nodes := slices.Clone(w.nodes)
+	name := "new"
+	if len(d.Classes) > 1 {
+		name = "\x00" // where a mixture of classes goes depends on the order of the nodes
+	}
+	within := make([]string, len(w.Levels()))
+	if l := e.Best.Level; l < w.NodeLevel() && len(e.MinResources) == 0 {
+		copy(within, w.values(e.Best.Lo)[:l])
+	}
+	for i := range k {
+		values := slices.Clone(within)
+		for l := int(e.Best.Level); l < len(values); l++ {
+			values[l] = fmt.Sprint(name, i/max(n.Together, 1)*min(n.Together, 1))
+		}
+		nodes = append(nodes, Node{fmt.Sprint(name, i), values})
+	}
+	c.SetNodes(nodes)
+	for _, name := range w.resources {
+		c.Resource(name)
+	}
+	moved := *d
+	moved.Classes = slices.Clone(d.Classes)
+	for class := range moved.Classes {
+		if d.Classes[class].Blocked != nil {
+			moved.Classes[class].Blocked = make([]uint16, len(nodes))
+		}
+	}
+	moved.Placed = slices.Clone(d.Placed)
+	for i, p := range d.Placed {
+		moved.Placed[i].Node, _ = c.Node(w.NodeName(p.Node))
+	}
+	for _, node := range nodes {
+		id, _ := c.Node(node.Name)
+		old, known := w.Node(node.Name)
+		if !known {
+			c.SetNode(id, []Amount{{w.gpu, w.capacity[w.gpu][like]}, {w.pods, w.capacity[w.pods][like]}}, nil)
+			continue
+		}
+		c.SetNode(id, []Amount{{w.gpu, w.capacity[w.gpu][old]}, {w.pods, w.capacity[w.pods][old]}},
+			[]Amount{{w.gpu, w.capacity[w.gpu][old] - w.free[w.gpu][old]}, {w.pods, w.capacity[w.pods][old] - w.free[w.pods][old]}})
+		for class := range moved.Classes {
+			if blocked := d.Classes[class].Blocked; blocked != nil {
+				moved.Classes[class].Blocked[id] = blocked[old]
+			}
+		}
+	}
+	return c, &moved
+}
+
+func fitsNow(t *rapid.T, c *Cluster, d *Demand) bool {
+	p, _, err := c.Plan(d, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p != nil
+}
+
+func TestAdviceHelpsAndIsMinimal(t *testing.T) {
+	said := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 8)
+		tenants := drawTenants(t, w)
+		d := drawDemand(t, w, 2, 12)
+		drawConstraints(t, w, d)
+		if rapid.IntRange(0, 3).Draw(t, "minResources") == 0 {
+			d.MinResources = []Amount{{w.gpu, rapid.Int64Range(1, 40).Draw(t, "asked")}}
+		}
+		_, e, _ := w.Plan(d, nil)
+		if e == nil {
+			return
+		}
+		before := e.String()
+		free := slices.Clone(w.free[w.gpu])
+		w.Advise(d, e, tenants)
+		if !slices.Equal(free, w.free[w.gpu]) {
+			t.Fatalf("advice changed what is free from %v to %v", free, w.free[w.gpu])
+		}
+		if _, again, _ := w.Plan(d, nil); again.String() != before {
+			t.Fatalf("the same demand is now refused with %s", again)
+		}
+		if n := e.Advice.Nodes; n != nil {
+			said["nodes"]++
+			if c, moved := more(w, e, d, n.Count); !fitsNow(t, c, moved) {
+				t.Fatalf("does not fit with %d more nodes: %s", n.Count, e)
+			}
+			if c, moved := more(w, e, d, n.Count-1); fitsNow(t, c, moved) {
+				t.Fatalf("fits with %d more nodes: %s", n.Count-1, e)
+			}
+		}
+		if len(e.Advice.End) > 0 {
+			said["ends"]++
+			if len(e.Advice.End) > 1 {
+				said["several ends"]++
+			}
+			end(w, tenants, e.Advice.End, 1)
+			if !fitsNow(t, w.Cluster, d) {
+				t.Fatalf("does not fit once they end: %s", e)
+			}
+			for i := range e.Advice.End {
+				end(w, tenants, e.Advice.End[i:i+1], -1)
+				if fitsNow(t, w.Cluster, d) {
+					t.Fatalf("%s need not end: %s", e.Advice.End[i], e)
+				}
+				end(w, tenants, e.Advice.End[i:i+1], 1)
+			}
+			end(w, tenants, e.Advice.End, -1)
+		}
+		if looser := e.Advice.Looser; looser != nil {
+			said["looser"]++
+			level, _ := w.Level(looser.Within)
+			loose, tight := d.loosened(level, w.NodeLevel()), d.loosened(level+1, w.NodeLevel())
+			if looser.Slices {
+				said["looser slices"]++
+				loose, tight = d.loosened(w.NodeLevel(), level), d.loosened(w.NodeLevel(), level+1)
+			}
+			if !fitsNow(t, w.Cluster, loose) {
+				t.Fatalf("does not fit with a looser level: %s", e)
+			}
+			if fitsNow(t, w.Cluster, tight) {
+				t.Fatalf("fits within a tighter level: %s", e)
+			}
+		}
+	})
+	t.Log(said)
+	for _, what := range []string{"nodes", "ends", "several ends", "looser", "looser slices"} {
+		if said[what] == 0 {
+			t.Errorf("never advised: %s", what)
+		}
+	}
+}
+
+// end lets tenants give back what they use everywhere, or take it again.
+func end(w *world, o occupancies, tenants []Tenant, sign int64) {
+	for node := range o {
+		for _, t := range o[node] {
+			if slices.Contains(tenants, t.Tenant) {
+				for _, a := range t.Used {
+					w.free[a.Resource][node] += sign * a.Value
+				}
+			}
+		}
+	}
+}

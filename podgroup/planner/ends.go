@@ -1,0 +1,259 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// maxEnds is how many tenants may have to end before an advice to wait for them is none.
+const maxEnds = 5
+
+// eviction searches for tenants of the best domain whose end would let a gang in.
+type eviction struct {
+	c         *Cluster
+	d         *Demand // the whole gang
+	asked     *Demand // what keeps it from its place
+	l         *learned
+	occupants []occupant
+	// left is how many slots each class of asked lacks, and short how much of each of the gang's
+	// minResources, with the tenants chosen so far gone.
+	left, short []int64
+	chosen      []int
+}
+
+// ends returns tenants whose end would let the gang in, none of which could stay; nil if there are
+// no such tenants, or too many. It takes those first that bring the gang nearest to its place.
+func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []occupant, tenants Tenants) []Tenant {
+	v := &eviction{c: c, d: d, asked: asked, l: l, occupants: occupants}
+	v.measure(best)
+	if !v.couldHelp() {
+		return nil
+	}
+	fits := false
+	for len(v.chosen) < maxEnds && !fits {
+		next := v.next()
+		if next < 0 {
+			break
+		}
+		v.take(next)
+		fits = v.enough() && c.fits(d, l)
+	}
+	for i := range v.chosen {
+		c.stay(&occupants[v.chosen[i]])
+	}
+	if !fits {
+		return nil
+	}
+	slices.Sort(v.chosen)
+	if len(v.chosen) > 1 {
+		v.trim(tenants)
+	}
+	out := make([]Tenant, len(v.chosen))
+	for i, o := range v.chosen {
+		out[i] = occupants[o].Tenant
+	}
+	return out
+}
+
+// measure computes what the asked members lack.
+func (v *eviction) measure(best Domain) {
+	v.left = v.asked.counts(v.asked.Min)
+	for class := range v.left {
+		if v.left[class] > 0 {
+			f := v.c.find(&v.asked.Classes[class], v.l, class, best)
+			v.left[class] -= f.slots
+		}
+	}
+	v.short = make([]int64, len(v.d.MinResources))
+	for i, a := range v.d.MinResources {
+		for _, s := range v.c.minResourcesShort(v.d) {
+			if s.Name == v.c.resources[a.Resource] {
+				v.short[i] = s.Needed - s.Free
+			}
+		}
+	}
+}
+
+// couldHelp reports whether the end of all tenants would be enough as far as the classes taken by
+// themselves go.
+func (v *eviction) couldHelp() bool {
+	if v.asked.Min > 0 {
+		for class, left := range v.left {
+			if left > 0 && v.l.nowhere[class] != "" {
+				return false
+			}
+		}
+	}
+	gain := make([]int64, len(v.left))
+	freed := make([]int64, len(v.short))
+	for i := range v.occupants {
+		v.add(&v.occupants[i], gain, freed)
+		v.c.leave(&v.occupants[i])
+	}
+	for i := range v.occupants {
+		v.c.stay(&v.occupants[i])
+	}
+	for class, left := range v.left {
+		if left > gain[class] {
+			return false
+		}
+	}
+	for i, short := range v.short {
+		if short > freed[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// add adds up the slots that a tenant's end gives to each class, and the minResources it frees.
+func (v *eviction) add(o *occupant, gain, freed []int64) (pieces float64) {
+	for _, at := range o.on {
+		for class := range v.left {
+			rules := &v.asked.Classes[class]
+			if v.left[class] == math.MinInt64 || !rules.mayUse(at.node) {
+				continue
+			}
+			before, _ := v.c.slotsOn(rules, at.node)
+			v.c.Return(at.node, at.used)
+			after, _ := v.c.slotsOn(rules, at.node)
+			v.c.Take(at.node, at.used)
+			gain[class] += after - before
+		}
+		for _, a := range at.used {
+			for class := range v.asked.Classes {
+				for _, request := range v.asked.Classes[class].Requests {
+					if request.Resource == a.Resource && v.c.resources[a.Resource] != podsResource {
+						pieces += min(float64(a.Value)/float64(request.Value), 1)
+					}
+				}
+			}
+			for i, m := range v.d.MinResources {
+				if m.Resource == a.Resource {
+					freed[i] = plus(freed[i], max(a.Value, 0))
+				}
+			}
+		}
+	}
+	return pieces
+}
+
+// next returns the tenant whose end brings the gang nearest to its place: first by what it gives of
+// what is lacking, then the smaller one, then by name; -1 if none gives anything.
+func (v *eviction) next() int {
+	type offer struct {
+		gives, beyond, pieces float64
+		tenant                int
+	}
+	best := offer{tenant: -1}
+	gain, freed := make([]int64, len(v.left)), make([]int64, len(v.short))
+	for i := range v.occupants {
+		if slices.Contains(v.chosen, i) {
+			continue
+		}
+		clear(gain)
+		clear(freed)
+		o := offer{tenant: i}
+		o.pieces = v.add(&v.occupants[i], gain, freed)
+		for class, left := range v.left {
+			if left > 0 {
+				o.gives += float64(min(gain[class], left)) / float64(left)
+				o.beyond += float64(gain[class])
+			}
+		}
+		for r, short := range v.short {
+			if short > 0 {
+				o.gives += min(float64(freed[r])/float64(short), 1)
+				o.beyond += float64(freed[r]) / float64(short)
+			}
+		}
+		if o.gives == 0 && o.pieces == 0 {
+			continue
+		}
+		if best.tenant < 0 || cmp.Or(cmp.Compare(o.gives, best.gives), cmp.Compare(best.beyond, o.beyond), v.byPieces(o.pieces, best.pieces, o.gives)) > 0 {
+			best = o
+		}
+	}
+	return best.tenant
+}
+
+// byPieces prefers, of tenants that free whole places, the one that uses less besides; where nobody
+// frees one alone, it prefers the one that frees the most of it.
+func (v *eviction) byPieces(a, b, gives float64) int {
+	if gives > 0 {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+// take lets a tenant leave for the rest of the search.
+func (v *eviction) take(i int) {
+	gain, freed := make([]int64, len(v.left)), make([]int64, len(v.short))
+	v.add(&v.occupants[i], gain, freed)
+	for class := range v.left {
+		v.left[class] -= gain[class]
+	}
+	for r := range v.short {
+		v.short[r] -= freed[r]
+	}
+	v.c.leave(&v.occupants[i])
+	v.chosen = append(v.chosen, i)
+}
+
+func (v *eviction) enough() bool {
+	for _, left := range v.left {
+		if left > 0 {
+			return false
+		}
+	}
+	for _, short := range v.short {
+		if short > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// trim drops chosen tenants as long as the others suffice. A tenant that ends frees its nodes
+// everywhere, also where the best domain is not.
+func (v *eviction) trim(tenants Tenants) {
+	gone := v.everywhere(tenants)
+	for i := range gone {
+		v.c.leave(&gone[i])
+	}
+	for again := true; again && len(v.chosen) > 1; {
+		again = false
+		for i := 0; i < len(v.chosen) && len(v.chosen) > 1; i++ {
+			v.c.stay(&gone[i])
+			if !v.c.fits(v.d, v.l) {
+				v.c.leave(&gone[i])
+				continue
+			}
+			v.chosen, gone = slices.Delete(v.chosen, i, i+1), slices.Delete(gone, i, i+1)
+			again = true
+			i--
+		}
+	}
+	for i := range gone {
+		v.c.stay(&gone[i])
+	}
+}
+
+// everywhere returns the chosen tenants with all their nodes in the cluster.
+func (v *eviction) everywhere(tenants Tenants) []occupant {
+	gone := make([]occupant, len(v.chosen))
+	for i, o := range v.chosen {
+		gone[i].Tenant = v.occupants[o].Tenant
+	}
+	for node := range NodeID(len(v.c.names)) {
+		for _, t := range tenants.On(node) {
+			for i := range gone {
+				if gone[i].Tenant == t.Tenant {
+					gone[i].on = append(gone[i].on, occupancy{node, t.Used})
+				}
+			}
+		}
+	}
+	return gone
+}

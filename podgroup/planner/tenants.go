@@ -1,0 +1,161 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Tenant is somebody who uses capacity of nodes: a gang, or a pod that is in none.
+type Tenant struct {
+	// Name is what a user knows it by: namespace/name.
+	Name string
+	// Pod is set for a single pod.
+	Pod bool
+}
+
+func (t Tenant) String() string {
+	if t.Pod {
+		return "pod " + t.Name
+	}
+	return t.Name
+}
+
+func compareTenants(a, b Tenant) int {
+	if a.Pod != b.Pod {
+		if b.Pod {
+			return -1
+		}
+		return 1
+	}
+	return compareNatural(a.Name, b.Name)
+}
+
+// Tenancy is what a tenant uses of a node.
+type Tenancy struct {
+	Tenant
+	Used []Amount
+}
+
+// Tenants tells who uses the nodes. It is asked for advice only, node by node and in no hot path, so
+// that it may find out when it is asked.
+type Tenants interface {
+	// On returns the tenants of a node, each once, without the gang that asks. Nobody changes what it
+	// returned before Advise is done.
+	On(node NodeID) []Tenancy
+}
+
+// Use is an amount of a resource that a tenant uses.
+type Use struct {
+	Tenant
+	Amount int64
+}
+
+// maxUsers is how many tenants an explanation names as users of a resource.
+const maxUsers = 3
+
+// occupant is a tenant with all that it uses of some nodes, in topology order.
+type occupant struct {
+	Tenant
+	on []occupancy
+}
+
+type occupancy struct {
+	node NodeID
+	used []Amount
+}
+
+// occupants gathers, by name, the tenants of a domain's nodes that any class of the demand may use,
+// as far as they use something that the gang lacks on any of them.
+func (c *Cluster) occupants(d *Demand, in Domain, tenants Tenants) []occupant {
+	var out []occupant
+	index := map[Tenant]int{}
+	counts, lacking := d.counts(d.Min), c.lacking(d, in)
+	for node := in.Lo; node < in.Hi; node++ {
+		if !usable(d, counts, node) {
+			continue
+		}
+		for _, t := range tenants.On(node) {
+			if !slices.ContainsFunc(t.Used, func(a Amount) bool { return a.Value > 0 && lacking[a.Resource] }) {
+				continue
+			}
+			i, known := index[t.Tenant]
+			if !known {
+				i = len(out)
+				index[t.Tenant] = i
+				out = append(out, occupant{Tenant: t.Tenant})
+			}
+			out[i].on = append(out[i].on, occupancy{node, t.Used})
+		}
+	}
+	slices.SortFunc(out, func(a, b occupant) int { return compareTenants(a.Tenant, b.Tenant) })
+	return out
+}
+
+// lacking returns the resources of which any node that a class may use has too little left for a
+// member, and those of the minResources.
+func (c *Cluster) lacking(d *Demand, in Domain) []bool {
+	lacking := make([]bool, len(c.resources))
+	for _, a := range d.MinResources {
+		lacking[a.Resource] = true
+	}
+	for class, n := range d.counts(d.Min) {
+		if n == 0 {
+			continue
+		}
+		rules := &d.Classes[class]
+		for _, a := range rules.Requests {
+			for node := in.Lo; node < in.Hi && !lacking[a.Resource]; node++ {
+				lacking[a.Resource] = c.free[a.Resource][node] < a.Value && c.capacity[a.Resource][node] >= a.Value && rules.mayUse(node)
+			}
+		}
+	}
+	return lacking
+}
+
+// fillUsers names who uses the resources that are short.
+func (c *Cluster) fillUsers(shortages []Shortage, occupants []occupant) {
+	for i := range shortages {
+		s := &shortages[i]
+		r := c.columns[s.Name]
+		var uses []Use
+		for _, o := range occupants {
+			if n := o.uses(r); n > 0 {
+				uses = append(uses, Use{o.Tenant, n})
+			}
+		}
+		slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(b.Amount, a.Amount) })
+		named := min(len(uses), maxUsers)
+		if len(uses) == maxUsers+1 {
+			named++ // "1 other" is not shorter than its name
+		}
+		s.UsedBy, s.OtherTenants, s.Others = slices.Clone(uses[:named]), len(uses)-named, Use{}
+		for _, u := range uses[named:] {
+			s.Others.Amount = plus(s.Others.Amount, u.Amount)
+		}
+	}
+}
+
+func (o *occupant) uses(r Resource) int64 {
+	n := int64(0)
+	for _, at := range o.on {
+		for _, a := range at.used {
+			if a.Resource == r {
+				n = plus(n, max(a.Value, 0))
+			}
+		}
+	}
+	return n
+}
+
+// leave gives back what a tenant uses, and stay takes it again.
+func (c *Cluster) leave(o *occupant) {
+	for _, at := range o.on {
+		c.Return(at.node, at.used)
+	}
+}
+
+func (c *Cluster) stay(o *occupant) {
+	for _, at := range o.on {
+		c.Take(at.node, at.used)
+	}
+}
