@@ -178,7 +178,7 @@ func (c *Cluster) moreForOne(d *Demand, class int, l *learned, in Domain, shape 
 	slots := c.emptySlots(&d.Classes[class], shape)
 	need := int64(d.Min)
 	if in.Level < c.NodeLevel() {
-		f := c.find(&d.Classes[class], l, class, in)
+		f := c.find(d, l, class, in)
 		need -= f.slots
 	} else if slots < need {
 		return 0 // a new node is a domain of its own
@@ -203,6 +203,9 @@ func (c *Cluster) shape(d *Demand, in Domain) NodeID {
 	counts := d.counts(d.Min)
 	best, most := NoNode, int64(0)
 	for node := in.Lo; node < in.Hi; node++ {
+		if c.outside(node, d.slicing()) {
+			continue
+		}
 		holds := int64(maxSlots)
 		for class := range d.Classes {
 			if counts[class] > 0 {

@@ -12,6 +12,8 @@ type CauseKind int
 const (
 	// Ruled means that the class may not use the node, whatever is free there: see Class.Blocked.
 	Ruled CauseKind = iota
+	// NoLabel means that the node is outside the level that the members' slices need.
+	NoLabel
 	// NoneThere means that the node has nothing of a resource.
 	NoneThere
 	// TooSmall means that the node would have too little of a resource if it were empty.
@@ -33,13 +35,15 @@ type Cause struct {
 	Resource string
 	// Amount of the resource that a member requests, or of members that a check takes.
 	Amount int64
-	// Text is the rule or the check in words.
+	// Text is the rule or the check in words, or the label that is missing.
 	Text string
 }
 
 // String is the cause in words that follow a number of nodes.
 func (c Cause) String() string {
 	switch c.Kind {
+	case NoLabel:
+		return "without the label " + c.Text
 	case NoneThere:
 		return "no " + c.Resource
 	case TooSmall:
@@ -54,8 +58,11 @@ func (c Cause) String() string {
 
 // finding is how far a domain goes towards a class.
 type finding struct {
-	// slots is how many of its members have room.
-	slots int64
+	// slots is how many of its members have room, and unlabelled how many nodes are outside the level
+	// of their slices.
+	slots      int64
+	unlabelled int
+	slicing    Level
 	// ruled counts nodes by Class.Blocked, and lacking those that lack a resource, by the index of the
 	// request and the kind of lack, NoneThere first. A node counts for the first of them.
 	ruled   []int32
@@ -73,7 +80,7 @@ func (c *Cluster) worst(d *Demand, l *learned, counts []int64, in Domain) (int, 
 		if counts[class] == 0 {
 			continue
 		}
-		f := c.find(&d.Classes[class], l, class, in)
+		f := c.find(d, l, class, in)
 		if gap := counts[class] - f.slots; worst < 0 || gap > worstGap {
 			worst, worstGap, found = class, gap, f
 		}
@@ -81,34 +88,49 @@ func (c *Cluster) worst(d *Demand, l *learned, counts []int64, in Domain) (int, 
 	return worst, found
 }
 
-func (c *Cluster) find(class *Class, l *learned, index int, in Domain) finding {
-	f := finding{lacking: make([][3]int32, len(class.Requests))}
+func (c *Cluster) find(d *Demand, l *learned, index int, in Domain) finding {
+	class := &d.Classes[index]
+	f := finding{lacking: make([][3]int32, len(class.Requests)), slicing: d.slicing()}
 	if class.Blocked != nil {
 		f.ruled = make([]int32, len(class.Causes)+1)
 	}
+	nowhere, hasRoom := l.nowhere[index], 0
 	for node := in.Lo; node < in.Hi; node++ {
-		if class.Blocked != nil && class.Blocked[node] != 0 {
+		switch {
+		case !class.mayUse(node):
 			f.ruled[class.Blocked[node]]++
+			continue
+		case c.outside(node, f.slicing):
+			f.unlabelled++
 			continue
 		}
 		slots, lacks := c.slotsOn(class, node)
 		if slots == 0 {
 			f.lacking[lacks][c.lack(class.Requests[lacks], node)-NoneThere]++
+		} else {
+			hasRoom++
 		}
 		f.slots += slots
 	}
-	if nowhere := l.nowhere[index]; nowhere != "" {
-		n := 0
-		for node := in.Lo; node < in.Hi; node++ {
-			if class.mayUse(node) && c.hasRoom(class, node) {
-				n++
-			}
-		}
-		f.slots, f.checks = 0, []Cause{{Kind: CheckRefused, Nodes: n, Text: nowhere}}
+	if nowhere != "" {
+		f.slots, f.checks = 0, []Cause{{Kind: CheckRefused, Nodes: hasRoom, Text: nowhere}}
 	} else if len(l.byClass[index]) > 0 {
 		c.findChecks(&f, class, l.byClass[index], in)
 	}
 	return f
+}
+
+// slicing returns the level that all members' slices need, WholeCluster if there is none.
+func (d *Demand) slicing() Level {
+	if len(d.Sets) == 1 && d.Sets[0].SliceSize > 0 {
+		return d.Sets[0].SliceLevel
+	}
+	return WholeCluster
+}
+
+// outside reports whether a node is in no domain of a level.
+func (c *Cluster) outside(node NodeID, l Level) bool {
+	return l > WholeCluster && l < c.NodeLevel() && c.at[l][node] < 0
 }
 
 // findChecks takes limits off what was found without them.
@@ -117,7 +139,7 @@ func (c *Cluster) findChecks(f *finding, class *Class, limits []Limit, in Domain
 	slices.SortStableFunc(limits, func(a, b Limit) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Max, b.Max)) })
 	limits = slices.CompactFunc(limits, func(a, b Limit) bool { return a.Node == b.Node })
 	for _, limit := range limits {
-		if limit.Node < in.Lo || limit.Node >= in.Hi || !class.mayUse(limit.Node) {
+		if limit.Node < in.Lo || limit.Node >= in.Hi || !class.mayUse(limit.Node) || c.outside(limit.Node, f.slicing) {
 			continue
 		}
 		slots, _ := c.slotsOn(class, limit.Node)
@@ -148,7 +170,7 @@ func addCause(causes []Cause, cause Cause) []Cause {
 
 // causes lists what was found, the most frequent cause first.
 func (f *finding) causes(c *Cluster, class *Class) []Cause {
-	n := len(f.checks)
+	n := len(f.checks) + min(f.unlabelled, 1)
 	for _, nodes := range f.ruled {
 		n += int(min(nodes, 1))
 	}
@@ -160,6 +182,9 @@ func (f *finding) causes(c *Cluster, class *Class) []Cause {
 		if nodes > 0 {
 			out = append(out, Cause{Kind: Ruled, Nodes: int(nodes), Text: class.Causes[i-1]})
 		}
+	}
+	if f.unlabelled > 0 {
+		out = append(out, Cause{Kind: NoLabel, Nodes: f.unlabelled, Text: c.LevelName(f.slicing)})
 	}
 	for i, by := range f.lacking {
 		for kind, nodes := range by {
@@ -201,11 +226,6 @@ func countCauses(texts []string) []Cause {
 
 func (class *Class) mayUse(node NodeID) bool {
 	return class.Blocked == nil || class.Blocked[node] == 0
-}
-
-func (c *Cluster) hasRoom(class *Class, node NodeID) bool {
-	slots, _ := c.slotsOn(class, node)
-	return slots > 0
 }
 
 // slotsOn returns how many members of a class have room on a node that they may use, and if none

@@ -61,7 +61,7 @@ func (v *eviction) measure(best Domain) {
 	v.left = v.asked.counts(v.asked.Min)
 	for class := range v.left {
 		if v.left[class] > 0 {
-			f := v.c.find(&v.asked.Classes[class], v.l, class, best)
+			f := v.c.find(v.asked, v.l, class, best)
 			v.left[class] -= f.slots
 		}
 	}

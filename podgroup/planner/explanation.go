@@ -45,6 +45,9 @@ type Explanation struct {
 	// Slots is how many of the asked members have room in the best domain if slices are left aside.
 	// More than Placeable in a gang with slices means that there is room, but not for whole slices.
 	Slots int64
+	// SliceRoom is how many members of one slice have room in the domain of the slices' level that has
+	// the most of it; only filled when no slice has a place.
+	SliceRoom int64
 	// TooLarge are the resources of which a member asks for more than any node of the cluster has.
 	TooLarge []TooLarge
 	// Causes count the nodes of the best domain that take no member of the class that is worst off, or
@@ -126,7 +129,9 @@ func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 	e.Constraints = c.constraints(d)
 	asked, best := c.asked(d, l)
 	c.describePlace(e, asked, best)
-
+	if e.Nodes == 0 {
+		return e
+	}
 	counts = asked.counts(asked.Min)
 	worst, found := c.worst(asked, l, counts, best.Domain)
 	shortages := c.shortages(asked, counts, best.Domain)
@@ -136,6 +141,9 @@ func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 		}
 	}
 	e.Slots, e.Causes = found.slots, found.causes(c, &asked.Classes[worst])
+	if e.Placeable == 0 && found.slots > 0 {
+		e.SliceRoom = c.sliceRoom(asked, l, worst, best.Domain)
+	}
 	if found.slots == 0 {
 		e.TooLarge = c.tooLarge(&asked.Classes[worst])
 	}
@@ -143,6 +151,21 @@ func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 		e.Fragmented = c.fragmented(asked, counts, best.Domain, shortages)
 	}
 	return e
+}
+
+// sliceRoom returns the most slots of a class in any domain of the level of the slices.
+func (c *Cluster) sliceRoom(d *Demand, l *learned, class int, in Domain) int64 {
+	level := d.slicing()
+	if level <= in.Level {
+		return 0
+	}
+	most := int64(0)
+	for _, domain := range c.DomainsAt(level) {
+		if in.Lo <= domain.Lo && domain.Hi <= in.Hi {
+			most = max(most, c.find(d, l, class, domain).slots)
+		}
+	}
+	return most
 }
 
 // needed returns the demand without the members that are not needed. A slice is needed whole. The
@@ -332,7 +355,7 @@ func (c *Cluster) minResourcesShort(d *Demand) []Shortage {
 	for i, a := range d.MinResources {
 		columns[i], asked[i] = a.Resource, Shortage{Name: c.resources[a.Resource], Needed: a.Value}
 	}
-	c.sumUsable(d, d.counts(len(d.Members)), c.Whole(), columns, asked)
+	c.sumUsable(d, d.counts(len(d.Members)), c.Whole(), WholeCluster, columns, asked)
 	return slices.DeleteFunc(asked, func(s Shortage) bool { return s.Needed <= s.Free })
 }
 
@@ -355,14 +378,15 @@ func (c *Cluster) shortages(d *Demand, counts []int64, in Domain) []Shortage {
 			out[i].Needed = plus(out[i].Needed, times(counts[class], a.Value))
 		}
 	}
-	c.sumUsable(d, counts, in, columns, out)
+	c.sumUsable(d, counts, in, d.slicing(), columns, out)
 	return out
 }
 
-// sumUsable fills in what the nodes of the domain that any class may use have of each column.
-func (c *Cluster) sumUsable(d *Demand, counts []int64, in Domain, columns []Resource, out []Shortage) {
+// sumUsable fills in what the nodes of the domain that any class may use, and that are in a domain of
+// the given level, have of each column.
+func (c *Cluster) sumUsable(d *Demand, counts []int64, in Domain, inside Level, columns []Resource, out []Shortage) {
 	for node := in.Lo; node < in.Hi; node++ {
-		if !usable(d, counts, node) {
+		if !usable(d, counts, node) || c.outside(node, inside) {
 			continue
 		}
 		for i, r := range columns {

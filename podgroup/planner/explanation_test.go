@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestExplanationSentence(t *testing.T) {
@@ -69,12 +70,12 @@ func TestExplanationSentence(t *testing.T) {
 				d.Classes[0].Requests[0].Resource = c.Resource("amd.com/gpu")
 				return d
 			},
-			want: "gang needs 1 member (with amd.com/gpu 1), room for 0; no node has amd.com/gpu",
+			want: "gang needs 1 member (with amd.com/gpu 1); no node has amd.com/gpu",
 		},
 		"larger than a node": {
 			used:   map[string]int64{"r0/n0": 8},
 			demand: func(c *Cluster) *Demand { return gang(c, 9) },
-			want: "gang needs 1 member (with nvidia.com/gpu 9), room for 0; " +
+			want: "gang needs 1 member (with nvidia.com/gpu 9); " +
 				"no node has that much: a member needs nvidia.com/gpu 9, the largest node has 8",
 		},
 		"two classes beside placed members": {
@@ -162,6 +163,77 @@ func TestExplanationNamesAFewCauses(t *testing.T) {
 	e := mustRefuse(t, c, d, nil)
 	if want := "1 with taint owner=tenant-04:NoSchedule, 20 for other causes"; !strings.HasSuffix(e.String(), want) {
 		t.Errorf("%q does not end with %q", e, want)
+	}
+}
+
+func TestSentenceIsBounded(t *testing.T) {
+	c := testCluster(t, map[string]int64{"r0/n0": 8}, racks("r", 5, 5)...)
+	d := gang(c, repeat(25, 8)...)
+	d.Classes[0].Blocked = make([]uint16, 25)
+	for i := range 10 {
+		d.Classes[0].Blocked[i+1] = uint16(i + 1)
+		d.Classes[0].Causes = append(d.Classes[0].Causes, fmt.Sprintf("with taint %s/owner=ü%d:NoSchedule", strings.Repeat("ä", 150), i))
+	}
+	e := mustRefuse(t, c, d, nil)
+	c.Advise(d, e, testTenants(c, map[string]int64{"r0/n0": 8}, map[string]Tenant{"r0/n0": {Name: "team-a/llm"}}))
+	all := e.String()
+	for limit := range len(all) + 2 {
+		got := e.Sentence(limit)
+		if len(got) > limit || !utf8.ValidString(got) {
+			t.Fatalf("%d bytes for a limit of %d: %q", len(got), limit, got)
+		}
+	}
+	// What matters least goes first.
+	short := "gang needs 25 members (with nvidia.com/gpu 8), room for 14; " +
+		"short of nvidia.com/gpu: needed 200, free 112 of 120, 8 used by team-a/llm"
+	help := "; would fit with 11 more nodes of nvidia.com/gpu 8"
+	for limit, want := range map[int]string{len(short + help): short + help, len(short+help) - 1: short, len(all): all} {
+		if got := e.Sentence(limit); got != want {
+			t.Errorf("limit %d:\n got %q\nwant %q", limit, got, want)
+		}
+	}
+}
+
+// The sentence does not change with every millicore that is freed somewhere.
+func TestSentenceIsStable(t *testing.T) {
+	c := NewCluster(nil)
+	var nodes []Node
+	for i := range 100 {
+		nodes = append(nodes, Node{Name: fmt.Sprint("n", i)})
+	}
+	c.SetNodes(nodes)
+	cpu, memory := c.Resource("cpu"), c.Resource("memory")
+	said := map[string]bool{}
+	for i := range int64(1000) {
+		for id := range NodeID(100) {
+			c.SetNode(id, []Amount{{cpu, 64000}, {memory, 256 << 30}}, []Amount{{cpu, 48123 - i%7}, {memory, 200<<30 - i<<10}})
+		}
+		d := &Demand{Classes: []Class{{Requests: []Amount{{cpu, 32000}, {memory, 128 << 30}}}}, Members: make([]Member, 60), Min: 60}
+		e := mustRefuse(t, c, d, nil)
+		said[e.String()] = true
+	}
+	want := "gang needs 60 members (with cpu 32, memory 128Gi), room for 0; " +
+		"short of cpu: needed 1920, free 1500 of 6400; memory: needed 7680Gi, free 5600Gi of 25Ti; of 100 nodes: 100 too little cpu left"
+	if len(said) != 1 || !said[want] {
+		t.Errorf("%d sentences, not only %q: %v", len(said), want, said)
+	}
+}
+
+func TestNoun(t *testing.T) {
+	for label, want := range map[string]string{
+		"example.com/rack":                       "rack (example.com/rack)",
+		"rack":                                   "rack",
+		"topology.kubernetes.io/zone":            "zone (topology.kubernetes.io/zone)",
+		"cloud.google.com/gce-topology-subblock": "subblock (cloud.google.com/gce-topology-subblock)",
+		"topology.k8s.aws/network-node-layer-1":  "network-node-layer-1 (topology.k8s.aws/network-node-layer-1)",
+		"nvidia.com/gpu.clique":                  "clique (nvidia.com/gpu.clique)",
+		"kubernetes.io/hostname":                 "node (kubernetes.io/hostname)",
+		"odd-":                                   "odd-",
+		"oci.oraclecloud.com/host.rack_id":       "host.rack_id (oci.oraclecloud.com/host.rack_id)",
+	} {
+		if got := level(label); got != want {
+			t.Errorf("%s: %q, want %q", label, got, want)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func (e *Explanation) clauses() []clause {
 	add(shortages("; minResources asks for more than is free: ", e.MinResources), 2)
 	add(shortages("; enough is free in all, but not on whole nodes: ", e.Fragmented), 2)
 	add(e.causes(), 4)
-	if e.Outside > 0 {
+	if e.Outside > 0 && len(e.TooLarge) == 0 && e.Outside < e.ClusterNodes {
 		add(fmt.Sprintf("; %s %s no label %s", counted(e.Outside, "node"), verb(e.Outside, "has", "have"), e.Within), 5)
 	}
 	add(e.Advice.words(e), 3)
@@ -166,8 +166,8 @@ func (c Constraint) words() string {
 
 // place says how much room there is, and where.
 func (e *Explanation) place() string {
-	if len(e.MinResources) > 0 {
-		return ""
+	if len(e.MinResources)+len(e.TooLarge) > 0 {
+		return "" // that is all there is to say
 	}
 	if e.ClusterNodes == 0 {
 		return "; the cluster has no nodes"
@@ -178,7 +178,7 @@ func (e *Explanation) place() string {
 	case e.Within == "":
 		fmt.Fprintf(&b, ", room for %d", e.Placeable)
 	case e.Nodes == 0 && e.Placed > 0:
-		fmt.Fprintf(&b, "; the placed members are on a node without the label %s", e.Within)
+		fmt.Fprintf(&b, "; the placed members are not in one %s", kind)
 	case e.Nodes == 0:
 		fmt.Fprintf(&b, "; no node has the label %s", e.Within)
 	case e.Placed > 0 && e.Placeable == 0 && e.full():
@@ -195,7 +195,12 @@ func (e *Explanation) place() string {
 	if all := e.members(); e.Asked < all && e.Nodes > 0 {
 		fmt.Fprintf(&b, " of %d", e.Asked)
 	}
-	if e.Slots >= int64(e.Asked) && e.Placeable < e.Asked && e.sliced() {
+	slicing := e.slicing()
+	switch {
+	case slicing.SliceSize == 0 || e.Slots < int64(e.Asked) && e.SliceRoom == 0 || e.Placeable >= e.Asked:
+	case e.SliceRoom > 0 && e.SliceRoom < int64(slicing.SliceSize):
+		fmt.Fprintf(&b, ", no %s for more than %d of a slice of %d", noun(slicing.SliceWithin), e.SliceRoom, slicing.SliceSize)
+	case e.Slots >= int64(e.Asked):
 		b.WriteString(", for more only if slices are torn apart")
 	}
 	return b.String()
@@ -219,13 +224,14 @@ func (e *Explanation) members() int {
 	return n
 }
 
-func (e *Explanation) sliced() bool {
+// slicing returns the first constraint that asks for slices, or the zero Constraint.
+func (e *Explanation) slicing() Constraint {
 	for _, c := range e.Constraints {
 		if c.SliceSize > 0 {
-			return true
+			return c
 		}
 	}
-	return false
+	return Constraint{}
 }
 
 func (e *Explanation) tooLarge() string {
@@ -370,14 +376,14 @@ func level(label string) string {
 
 // noun is what people call a domain of the level with this label: the last word of the label, such as
 // rack for example.com/rack, block for cloud.google.com/gce-topology-block, and clique for
-// nvidia.com/gpu.clique. A label that ends in a number keeps its whole name.
+// nvidia.com/gpu.clique. A label that ends in a number, or an id, keeps its whole name.
 func noun(label string) string {
 	name := label[strings.LastIndexByte(label, '/')+1:]
 	if label == corev1.LabelHostname {
 		return "node"
 	}
 	last := name[strings.LastIndexAny(name, ".-_")+1:]
-	if last == "" || isDigit(last[0]) {
+	if last == "" || last == "id" || isDigit(last[0]) {
 		return name
 	}
 	return last
