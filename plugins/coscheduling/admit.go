@@ -184,7 +184,12 @@ func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *g
 	return gangplan.Plan(ctx, pl.handle, pl.cluster, d, pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))
 }
 
+// shortOf are the resources without which the gang has no place; nil if that is not known. What is short
+// in the best domain may not be what is short in another one.
 func shortOf(e *planner.Explanation) sets.Set[string] {
+	if e.Within != "" {
+		return nil
+	}
 	short := sets.New[string]()
 	for _, s := range append(e.MinResources, e.Short...) {
 		short.Insert(s.Name)

@@ -76,15 +76,14 @@ func (c *Cluster) Advise(d *Demand, e *Explanation, tenants Tenants) {
 	e.Advice.Looser = c.looser(d, l)
 }
 
-// fits reports whether Plan would find places for the needed members of the gang now. A mixture of
-// classes is sometimes packed with its surplus members and not without them.
+// fits reports whether Plan would find places for the needed members of the gang now.
 func (c *Cluster) fits(d *Demand, l *learned) bool {
 	if len(c.minResourcesShort(d)) > 0 {
 		return false
 	}
 	c.prepare(d)
 	c.countBlocks(d, l)
-	return c.place(d, l, d.Min) || len(d.Members) > d.Min && c.place(d, l, len(d.Members))
+	return c.placeMost(d, l)
 }
 
 // looser returns the innermost level, outside the required one, in which the gang fits now; failing
@@ -130,6 +129,9 @@ func (c *Cluster) moreNodes(d, asked *Demand, l *learned, in Domain) *MoreNodes 
 	if in.Lo == in.Hi && len(c.names) > 0 || len(d.Placed) > 0 && in.Level >= c.NodeLevel() {
 		return nil
 	}
+	if in.Lo < in.Hi && !c.mayGrow(d, in) {
+		return nil
+	}
 	shape := c.shape(asked, in)
 	if shape == NoNode {
 		return nil
@@ -155,6 +157,19 @@ func (c *Cluster) moreNodes(d, asked *Demand, l *learned, in Domain) *MoreNodes 
 		return nil
 	}
 	return m
+}
+
+// mayGrow reports whether new nodes of a domain would be in a domain of every shallower level that is
+// asked for.
+func (c *Cluster) mayGrow(d *Demand, in Domain) bool {
+	inside := !c.outside(in.Lo, min(d.Required, in.Level))
+	for _, s := range d.Sets {
+		inside = inside && !c.outside(in.Lo, min(s.Required, in.Level))
+		if s.SliceSize > 0 {
+			inside = inside && !c.outside(in.Lo, min(s.SliceLevel, in.Level))
+		}
+	}
+	return inside
 }
 
 // uniform returns the only class of the needed members, if there is only one and no set to keep
@@ -277,6 +292,11 @@ func (c *Cluster) extend(d *Demand, l *learned, in Domain, shape NodeID) *extens
 	case required > WholeCluster:
 		region, _ = c.Around(in.Lo, min(required, in.Level))
 	}
+	for _, p := range d.Placed {
+		if p.Node < region.Lo || p.Node >= region.Hi {
+			return nil // the gang is tied to other nodes
+		}
+	}
 	x.level = d.innermost()
 	wanted := d.Min
 	if x.level > in.Level && x.level < c.NodeLevel() {
@@ -297,7 +317,7 @@ func (c *Cluster) extend(d *Demand, l *learned, in Domain, shape NodeID) *extens
 	}
 	for i := range min(wanted, maxAdded) {
 		values := slices.Clone(within)
-		for level := int(min(in.Level, Level(len(c.levels)))); level < len(values); level++ {
+		for level := int(in.Level % c.NodeLevel()); level < len(values); level++ {
 			values[level] = fmt.Sprintf("\x00%d", i/max(x.together, 1)*min(x.together, 1))
 		}
 		nodes = append(nodes, Node{fmt.Sprintf("\x00%d", i), values})
@@ -335,21 +355,12 @@ func (x *extension) copyFrom(c *Cluster, d *Demand, l *learned, region Domain, n
 	demand.Classes = slices.Clone(d.Classes)
 	for class := range demand.Classes {
 		k := &demand.Classes[class]
-		if k.Score = nil; k.Blocked == nil {
-			continue
-		}
-		blocked := make([]uint16, len(nodes))
-		for i := range old {
-			blocked[ids[i]] = k.Blocked[int(region.Lo)+i]
-		}
-		k.Blocked = blocked
+		k.Blocked = carry(k.Blocked, region, ids)
+		k.Score = carry(k.Score, region, ids)
 	}
-	demand.Placed = nil
-	for _, p := range d.Placed {
-		if region.Lo <= p.Node && p.Node < region.Hi {
-			p.Node = ids[p.Node-region.Lo]
-			demand.Placed = append(demand.Placed, p)
-		}
+	demand.Placed = slices.Clone(d.Placed)
+	for i := range demand.Placed {
+		demand.Placed[i].Node = ids[demand.Placed[i].Node-region.Lo]
 	}
 	x.demand, x.learned = &demand, newLearned(len(d.Classes))
 	copy(x.learned.nowhere, l.nowhere)
@@ -361,6 +372,18 @@ func (x *extension) copyFrom(c *Cluster, d *Demand, l *learned, region Domain, n
 			}
 		}
 	}
+}
+
+// carry takes over what is known of the nodes of a region for their new places, the first of ids.
+func carry[T uint16 | int32](known []T, region Domain, ids []NodeID) []T {
+	if known == nil {
+		return nil
+	}
+	out := make([]T, len(ids))
+	for i, value := range known[region.Lo:region.Hi] {
+		out[ids[i]] = value
+	}
+	return out
 }
 
 // fewest returns the least number of new nodes with which the gang fits, 0 if no number does: with

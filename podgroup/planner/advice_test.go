@@ -13,14 +13,14 @@ type occupancies [][]Tenancy
 
 func (o occupancies) On(node NodeID) []Tenancy { return o[node] }
 
-// put lets a tenant use GPUs of a node, and books them there.
-func (o occupancies) put(c *Cluster, node NodeID, t Tenant, gpus int64) {
-	used := []Amount{{c.Resource("nvidia.com/gpu"), gpus}, {c.Resource("pods"), 1}}
+// put books what a tenant uses of a node.
+func (o occupancies) put(c *Cluster, node NodeID, t Tenant, used []Amount) {
 	c.Take(node, used)
 	for i := range o[node] {
 		if o[node][i].Tenant == t {
-			o[node][i].Used[0].Value += gpus
-			o[node][i].Used[1].Value++
+			for r := range used {
+				o[node][i].Used[r].Value += used[r].Value
+			}
 			return
 		}
 	}
@@ -32,48 +32,24 @@ func drawTenants(t *rapid.T, w *world) occupancies {
 	o := make(occupancies, w.NumNodes())
 	names := []Tenant{{Name: "a/one"}, {Name: "a/two"}, {Name: "b/one"}, {Name: "b/two"}, {Name: "a/one", Pod: true}, {Name: "c/x", Pod: true}}
 	for node := range NodeID(w.NumNodes()) {
-		w.SetNode(node, []Amount{{w.gpu, 8}, {w.pods, 10}}, nil)
+		w.SetNode(node, []Amount{{w.gpu, 8}, {w.cpu, 8000}, {w.pods, 10}}, nil)
 		for range rapid.IntRange(0, 3).Draw(t, "tenants") {
-			if gpus := rapid.Int64Range(0, min(8, w.Free(node, w.gpu))).Draw(t, "gpus"); gpus > 0 {
-				o.put(w.Cluster, node, rapid.SampledFrom(names).Draw(t, "tenant"), gpus)
+			used := []Amount{
+				{w.gpu, rapid.Int64Range(0, min(8, w.Free(node, w.gpu))).Draw(t, "gpus")},
+				{w.cpu, 1000 * rapid.Int64Range(0, 2).Draw(t, "cpu")}, {w.pods, 1},
 			}
+			o.put(w.Cluster, node, rapid.SampledFrom(names).Draw(t, "tenant"), used)
 		}
 	}
 	return o
 }
 
-// drawConstraints puts levels and slices on a demand.
-func drawConstraints(t *rapid.T, w *world, d *Demand) {
-	d.Required = Level(rapid.IntRange(0, int(w.NodeLevel())).Draw(t, "required"))
-	d.Preferred = d.Required
-	if !rapid.Bool().Draw(t, "sets") {
-		return
+// drawAny is a gang with or without constraints.
+func drawAny(t *rapid.T, w *world) *Demand {
+	if rapid.Bool().Draw(t, "constrained") {
+		return drawGang(t, w, gangShape{classes: 2, sets: 2, members: 12, mixed: true, scattered: true})
 	}
-	sets := rapid.IntRange(1, 2).Draw(t, "number of sets")
-	for range sets {
-		s := Set{Required: Level(rapid.IntRange(int(d.Required), int(w.NodeLevel())).Draw(t, "set required"))}
-		if !rapid.Bool().Draw(t, "own level") {
-			s.Required = WholeCluster
-		}
-		s.Preferred = max(s.Required, d.Required)
-		if rapid.Bool().Draw(t, "sliced") {
-			s.SliceSize = rapid.IntRange(1, 3).Draw(t, "slice size")
-			s.SliceLevel = Level(rapid.IntRange(int(max(s.Required, d.Required)), int(w.NodeLevel())).Draw(t, "slice level"))
-		}
-		d.Sets = append(d.Sets, s)
-	}
-	ranks := make([]int, sets)
-	for i := range d.Members {
-		m := &d.Members[i]
-		m.Set = rapid.IntRange(0, sets-1).Draw(t, "set")
-		if size := d.Sets[m.Set].SliceSize; size > 0 {
-			m.Slice = ranks[m.Set] / size
-		}
-		ranks[m.Set]++
-	}
-	if len(d.Sets) > 0 {
-		d.Placed = nil
-	}
+	return drawDemand(t, w, 2, 12)
 }
 
 // more returns the world with k more nodes as the advice asks for them.
@@ -83,16 +59,16 @@ func more(w *world, e *Explanation, d *Demand, k int) (*Cluster, *Demand) {
 	like, _ := w.Node(n.Like)
 	nodes := slices.Clone(w.nodes)
 	name := "new"
-	if len(d.Classes) > 1 {
-		name = "\x00" // where a mixture of classes goes depends on the order of the nodes
+	if _, uniform := d.uniform(); !uniform {
+		name = "\x00" // where a mixture goes depends on the order of the nodes
 	}
 	within := make([]string, len(w.Levels()))
-	if l := e.Best.Level; l < w.NodeLevel() && len(e.MinResources) == 0 {
+	if l := e.Best.Level; l > WholeCluster && l < w.NodeLevel() && len(e.MinResources) == 0 {
 		copy(within, w.values(e.Best.Lo)[:l])
 	}
 	for i := range k {
 		values := slices.Clone(within)
-		for l := int(e.Best.Level); l < len(values); l++ {
+		for l := int(e.Best.Level % w.NodeLevel()); l < len(values); l++ {
 			values[l] = fmt.Sprint(name, i/max(n.Together, 1)*min(n.Together, 1))
 		}
 		nodes = append(nodes, Node{fmt.Sprint(name, i), values})
@@ -107,6 +83,9 @@ func more(w *world, e *Explanation, d *Demand, k int) (*Cluster, *Demand) {
 		if d.Classes[class].Blocked != nil {
 			moved.Classes[class].Blocked = make([]uint16, len(nodes))
 		}
+		if d.Classes[class].Score != nil {
+			moved.Classes[class].Score = make([]int32, len(nodes))
+		}
 	}
 	moved.Placed = slices.Clone(d.Placed)
 	for i, p := range d.Placed {
@@ -116,18 +95,35 @@ func more(w *world, e *Explanation, d *Demand, k int) (*Cluster, *Demand) {
 		id, _ := c.Node(node.Name)
 		old, known := w.Node(node.Name)
 		if !known {
-			c.SetNode(id, []Amount{{w.gpu, w.capacity[w.gpu][like]}, {w.pods, w.capacity[w.pods][like]}}, nil)
+			c.SetNode(id, w.has(like), nil)
 			continue
 		}
-		c.SetNode(id, []Amount{{w.gpu, w.capacity[w.gpu][old]}, {w.pods, w.capacity[w.pods][old]}},
-			[]Amount{{w.gpu, w.capacity[w.gpu][old] - w.free[w.gpu][old]}, {w.pods, w.capacity[w.pods][old] - w.free[w.pods][old]}})
+		c.SetNode(id, w.has(old), w.uses(old))
 		for class := range moved.Classes {
 			if blocked := d.Classes[class].Blocked; blocked != nil {
 				moved.Classes[class].Blocked[id] = blocked[old]
 			}
+			if score := d.Classes[class].Score; score != nil {
+				moved.Classes[class].Score[id] = score[old]
+			}
 		}
 	}
 	return c, &moved
+}
+
+// has and uses are what SetNode is told of a node.
+func (w *world) has(node NodeID) (out []Amount) {
+	for r := range w.resources {
+		out = append(out, Amount{Resource(r), w.capacity[r][node]})
+	}
+	return out
+}
+
+func (w *world) uses(node NodeID) (out []Amount) {
+	for r := range w.resources {
+		out = append(out, Amount{Resource(r), w.capacity[r][node] - w.free[r][node]})
+	}
+	return out
 }
 
 func fitsNow(t *rapid.T, c *Cluster, d *Demand) bool {
@@ -154,8 +150,7 @@ func TestAdviceHelpsAndIsMinimal(t *testing.T) {
 func checkAdvice(t *rapid.T, said map[string]int) {
 	w := drawWorld(t, 8)
 	tenants := drawTenants(t, w)
-	d := drawDemand(t, w, 2, 12)
-	drawConstraints(t, w, d)
+	d := drawAny(t, w)
 	if rapid.IntRange(0, 3).Draw(t, "minResources") == 0 {
 		d.MinResources = []Amount{{w.gpu, rapid.Int64Range(1, 40).Draw(t, "asked")}}
 	}
@@ -175,6 +170,7 @@ func checkAdvice(t *rapid.T, said map[string]int) {
 	if n := e.Advice.Nodes; n != nil {
 		said["nodes"]++
 		if c, moved := more(w, e, d, n.Count); !fitsNow(t, c, moved) {
+
 			t.Fatalf("does not fit with %d more nodes: %s", n.Count, e)
 		}
 		if c, moved := more(w, e, d, n.Count-1); fitsNow(t, c, moved) {

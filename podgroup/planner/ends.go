@@ -46,7 +46,7 @@ func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []oc
 		return nil
 	}
 	slices.Sort(v.chosen)
-	if len(v.chosen) > 1 {
+	if _, uniform := d.uniform(); len(v.chosen) > 1 || !uniform {
 		v.trim(tenants)
 	}
 	out := make([]Tenant, len(v.chosen))
@@ -216,11 +216,15 @@ func (v *eviction) enough() bool {
 }
 
 // trim drops chosen tenants as long as the others suffice. A tenant that ends frees its nodes
-// everywhere, also where the best domain is not.
+// everywhere, also where the best domain is not; a mixture of classes may then be packed in another
+// way, and not fit: then nobody is left.
 func (v *eviction) trim(tenants Tenants) {
 	gone := v.everywhere(tenants)
 	for i := range gone {
 		v.c.leave(&gone[i])
+	}
+	if !v.c.fits(v.d, v.l) {
+		v.chosen = nil
 	}
 	for again := true; again && len(v.chosen) > 1; {
 		again = false

@@ -202,8 +202,8 @@ func (c *Cluster) asked(d *Demand, l *learned) (*Demand, Room) {
 		return &only, room
 	}
 	for set := range d.Sets {
-		if d.Sets[set].Required <= d.Required {
-			continue
+		if d.Sets[set].Required <= d.Required || d.Required > WholeCluster && len(d.Placed) > 0 {
+			continue // the gang is tied to a domain that the set by itself knows nothing of
 		}
 		alone := d.alone(set)
 		if alone.Min == 0 {

@@ -10,7 +10,11 @@ import (
 
 // left lists what a node has left, for a Change.
 func (w *world) left(node NodeID) []ResourceAmount {
-	return []ResourceAmount{{"nvidia.com/gpu", w.free[w.gpu][node]}, {"pods", w.free[w.pods][node]}}
+	var out []ResourceAmount
+	for r, name := range w.resources {
+		out = append(out, ResourceAmount{name, w.free[r][node]})
+	}
+	return out
 }
 
 // free gives amounts back on a random node.
@@ -20,6 +24,10 @@ func (w *world) freeSome(t *rapid.T) Change {
 	if gpus := rapid.Int64Range(0, 8).Draw(t, "freed"); gpus > 0 {
 		freed = append(freed, ResourceAmount{"nvidia.com/gpu", gpus})
 		w.free[w.gpu][node] += gpus
+	}
+	if cpu := 500 * rapid.Int64Range(0, 8).Draw(t, "freed cpu"); cpu > 0 {
+		freed = append(freed, ResourceAmount{"cpu", cpu})
+		w.free[w.cpu][node] += cpu
 	}
 	w.free[w.pods][node]++
 	ch := Change{Node: w.NodeName(node), Freed: freed}
@@ -67,13 +75,14 @@ func (w *world) join(t *rapid.T, d *Demand) Change {
 	}
 	nodes[at].Domains = nil
 	for l := range w.Levels() {
-		nodes[at].Domains = append(nodes[at].Domains, rapid.SampledFrom([]string{"a", "b", "c1", "c10", ""}[:3+l]).Draw(t, "domain"))
+		nodes[at].Domains = append(nodes[at].Domains, rapid.SampledFrom([]string{"a", "b", "c1", "", "c10", "d"}[:3+l]).Draw(t, "domain"))
 	}
 	c := NewCluster(w.Levels())
 	c.SetNodes(nodes)
-	*w = world{Cluster: c, gpu: c.Resource("nvidia.com/gpu"), pods: c.Resource("pods"), nodes: nodes}
+	*w = world{Cluster: c, gpu: c.Resource("nvidia.com/gpu"), cpu: c.Resource("cpu"), pods: c.Resource("pods"), nodes: nodes}
 	blocked := make([][]uint16, len(d.Classes))
 	for class := range d.Classes {
+		d.Classes[class].Score = nil
 		blocked[class] = d.Classes[class].Blocked
 		if blocked[class] != nil {
 			d.Classes[class].Blocked = make([]uint16, len(nodes))
@@ -85,10 +94,10 @@ func (w *world) join(t *rapid.T, d *Demand) Change {
 	for id := range NodeID(len(nodes)) {
 		was, known := old.Node(w.NodeName(id))
 		if !known {
-			w.SetNode(id, []Amount{{w.gpu, rapid.Int64Range(0, 8).Draw(t, "new")}, {w.pods, 10}}, nil)
+			w.SetNode(id, []Amount{{w.gpu, rapid.Int64Range(0, 8).Draw(t, "new")}, {w.cpu, 8000}, {w.pods, 10}}, nil)
 			continue
 		}
-		w.SetNode(id, []Amount{{w.gpu, 8}, {w.pods, 10}}, []Amount{{w.gpu, 8 - old.free[old.gpu][was]}, {w.pods, 10 - old.free[old.pods][was]}})
+		w.SetNode(id, old.has(was), old.uses(was))
 		for class := range d.Classes {
 			if blocked[class] != nil {
 				d.Classes[class].Blocked[id] = blocked[class][was]
@@ -108,8 +117,7 @@ func TestWatchNeverMissesAChangeThatHelps(t *testing.T) {
 		if w.NumNodes() == 0 {
 			return
 		}
-		d := drawDemand(t, w, 2, 10)
-		drawConstraints(t, w, d)
+		d := drawAny(t, w)
 		if rapid.IntRange(0, 3).Draw(t, "minResources") == 0 {
 			d.MinResources = []Amount{{w.gpu, rapid.Int64Range(1, 40).Draw(t, "asked")}}
 		}
