@@ -170,7 +170,6 @@ func checkAdvice(t *rapid.T, said map[string]int) {
 	if n := e.Advice.Nodes; n != nil {
 		said["nodes"]++
 		if c, moved := more(w, e, d, n.Count); !fitsNow(t, c, moved) {
-
 			t.Fatalf("does not fit with %d more nodes: %s", n.Count, e)
 		}
 		if c, moved := more(w, e, d, n.Count-1); fitsNow(t, c, moved) {
