@@ -53,6 +53,7 @@ func (c *Cluster) Advise(d *Demand, e *Explanation, tenants Tenants) {
 	if len(e.TooLarge) > 0 {
 		return
 	}
+	d = c.clamped(d)
 	c.prepare(d)
 	c.countBlocks(d, l)
 	asked, best := c.asked(c.needed(d, l), l)

@@ -119,7 +119,7 @@ type TooLarge struct {
 // explain describes why the first Min members do not fit. The blocks must have been counted.
 func (c *Cluster) explain(d *Demand, l *learned) *Explanation {
 	e := &Explanation{ClusterNodes: len(c.names), Placed: len(d.Placed), Learned: !l.empty(), learned: l.clone()}
-	d = c.needed(d, l)
+	d = c.needed(c.clamped(d), l)
 	counts := d.counts(d.Min)
 	for class, n := range counts {
 		if n > 0 {
@@ -166,6 +166,23 @@ func (c *Cluster) sliceRoom(d *Demand, l *learned, class int, in Domain) int64 {
 		}
 	}
 	return most
+}
+
+// clamped returns the demand with every level that is asked for being one of the cluster's, as it is
+// planned.
+func (c *Cluster) clamped(d *Demand) *Demand {
+	out := *d
+	out.Required, out.Preferred = c.clamp(d.Required), c.clamp(d.Preferred)
+	for i, s := range d.Sets {
+		if c.clamp(s.Required) == s.Required && c.clamp(s.SliceLevel) == s.SliceLevel {
+			continue
+		}
+		if &out.Sets[0] == &d.Sets[0] {
+			out.Sets = slices.Clone(d.Sets)
+		}
+		out.Sets[i].Required, out.Sets[i].SliceLevel = c.clamp(s.Required), c.clamp(s.SliceLevel)
+	}
+	return &out
 }
 
 // needed returns the demand without the members that are not needed. A slice is needed whole. The
@@ -223,7 +240,7 @@ func (c *Cluster) asked(d *Demand, l *learned) (*Demand, Room) {
 func (c *Cluster) roomFor(d *Demand, l *learned) Room {
 	w := &c.work
 	room := c.best(d, l)
-	if len(w.blocks) == 1 && len(w.groups) == 1 {
+	if len(w.parts) == 1 && len(w.groups) == 1 {
 		return room
 	}
 	if n := c.placeable(d, l); n < room.Members {

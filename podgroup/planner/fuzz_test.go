@@ -87,8 +87,19 @@ func FuzzPlan(f *testing.F) {
 			if err := replay(w, d, p.Nodes); err != nil {
 				t.Fatal(err)
 			}
-		} else if e.String() == "" {
-			t.Fatal("no words")
+		} else {
+			tenants := make(occupancies, len(w.nodes))
+			for i := range tenants {
+				tenants[i] = []Tenancy{{Tenant{Name: fmt.Sprint("ns/gang-", i%3)}, []Amount{{resources[0], int64(i % 5)}, {resources[2], 1}}}}
+			}
+			w.Advise(d, e, tenants)
+			if after := fmt.Sprint(w.free); after != before {
+				t.Fatalf("advice changed the capacity from %s to %s", before, after)
+			}
+			w.Watch(d, e).CouldHelp(Change{Node: "n0", Freed: []ResourceAmount{{"cpu", 1}}})
+			if e.String() == "" {
+				t.Fatal("no words")
+			}
 		}
 		for range w.Candidates(d) {
 			continue

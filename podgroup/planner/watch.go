@@ -62,6 +62,7 @@ type watchedClass struct {
 
 // Watch returns a watch for a gang that Plan just refused with the given explanation.
 func (c *Cluster) Watch(d *Demand, e *Explanation) *Watch {
+	d = c.clamped(d)
 	w := &Watch{any: e.Undecided, learned: e.Learned, nodes: c.ids, level: d.Required}
 	if w.any {
 		return w
