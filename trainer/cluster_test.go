@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,7 +28,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
-	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
+	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -72,7 +73,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.TrainJob{}, &jobsetv1alpha2.JobSet{}, &podgroup.PodGroup{}).
 		WithIndex(&v1alpha1.TrainJob{}, runtimeIndex, indexRuntime).
-		WithIndex(&podgroup.PodGroup{}, coscheduling.OwnerIndex, coscheduling.IndexOwner).
+		WithIndex(&podgroup.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
+		WithIndex(&schedulingv1beta1.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
 		WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {

@@ -80,7 +80,7 @@ func buildAll(t *testing.T, trainJob *v1alpha1.TrainJob, spec *v1alpha1.Training
 	if err != nil {
 		t.Fatal(err)
 	}
-	if errs := append(runtime.UnsupportedPolicies(spec), f.Validate(info, trainJob)...); len(errs) > 0 {
+	if errs := f.Validate(info, trainJob); len(errs) > 0 {
 		t.Fatal(errs.ToAggregate())
 	}
 	components, err := f.Build(context.Background(), info, trainJob)

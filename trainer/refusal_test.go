@@ -35,7 +35,7 @@ func TestReconcileRefusals(t *testing.T) {
 			runtime: func(r *v1alpha1.ClusterTrainingRuntime) {
 				r.Spec.PodGroupPolicy.Volcano = &v1alpha1.VolcanoPodGroupPolicySource{}
 			},
-			reason: "TrainingRuntimeNotSupported", message: "spec.podGroupPolicy.volcano: ",
+			reason: "Invalid", message: "spec.podGroupPolicy.volcano: Forbidden: only one of",
 		},
 		"no nodes": {
 			job:    func(j *v1alpha1.TrainJob) { j.Spec.Trainer.NumNodes = ptr.To[int32](0) },

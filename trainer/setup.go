@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +26,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
-	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
+	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
 // controllerName names the controller in logs, metrics and events.
@@ -51,6 +53,8 @@ func AddToScheme(scheme *apiruntime.Scheme) error {
 		jobsetv1alpha2.AddToScheme(scheme),
 		corev1.AddToScheme(scheme),
 		nodev1.AddToScheme(scheme),
+		schedulingv1.AddToScheme(scheme),
+		schedulingv1beta1.AddToScheme(scheme),
 	)
 }
 
@@ -64,8 +68,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 	if err := indexer.IndexField(ctx, &v1alpha1.TrainJob{}, runtimeIndex, indexRuntime); err != nil {
 		return fmt.Errorf("trainer: indexing TrainJobs: %w", err)
 	}
-	if err := indexer.IndexField(ctx, &podgroup.PodGroup{}, coscheduling.OwnerIndex, coscheduling.IndexOwner); err != nil {
-		return fmt.Errorf("trainer: indexing PodGroups: %w", err)
+	groups, err := plugins.Groups(mgr.GetClient())
+	if err != nil {
+		return fmt.Errorf("trainer: %w", err)
+	}
+	for _, group := range groups {
+		if err := indexer.IndexField(ctx, group, gang.OwnerIndex, gang.IndexOwner); err != nil {
+			return fmt.Errorf("trainer: indexing %T: %w", group, err)
+		}
 	}
 
 	r := &reconciler{
@@ -78,18 +88,20 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 	// again; those of JobSets are.
 	generation := builder.WithPredicates(predicate.GenerationChangedPredicate{})
 	runtimes := handler.EnqueueRequestsFromMapFunc(r.trainJobsOfRuntime)
-	return ctrl.NewControllerManagedBy(mgr).
+	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&v1alpha1.TrainJob{}, generation).
 		Owns(&jobsetv1alpha2.JobSet{}).
-		Owns(&podgroup.PodGroup{}, generation).
 		Watches(&v1alpha1.TrainingRuntime{}, runtimes, generation).
 		Watches(&v1alpha1.ClusterTrainingRuntime{}, runtimes, generation).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
 			SkipNameValidation:      &opts.SkipNameValidation,
-		}).
-		Complete(r)
+		})
+	for _, group := range groups {
+		controllerBuilder.Owns(group, generation)
+	}
+	return controllerBuilder.Complete(r)
 }
 
 // requireCRDs returns an error that names the first CustomResourceDefinition that is missing. Without the

@@ -60,7 +60,7 @@ func TestKeepOwnManagedFields(t *testing.T) {
 	jobSet.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "jobset", Subresource: "status"}, {Manager: "trainer", Operation: "Apply"}, {Manager: "kueue"}, {Manager: "trainer", Operation: "Update"},
 	}
-	got, err := keepOwnManagedFields(jobSet)
+	got, err := KeepOwnManagedFields(jobSet)
 	if err != nil || got != any(jobSet) {
 		t.Fatalf("transform returned %v, %v", got, err)
 	}
@@ -68,7 +68,7 @@ func TestKeepOwnManagedFields(t *testing.T) {
 		t.Errorf("managed fields = %v", jobSet.ManagedFields)
 	}
 	tombstone := cache.DeletedFinalStateUnknown{Key: "a/b"}
-	if got, err := keepOwnManagedFields(tombstone); err != nil || got != any(tombstone) {
+	if got, err := KeepOwnManagedFields(tombstone); err != nil || got != any(tombstone) {
 		t.Errorf("transform of a tombstone returned %v, %v", got, err)
 	}
 }

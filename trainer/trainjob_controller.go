@@ -124,10 +124,6 @@ func (r *reconciler) syncChildren(ctx context.Context, trainJob *v1alpha1.TrainJ
 	if err != nil {
 		return err
 	}
-	if errs := runtime.UnsupportedPolicies(spec); len(errs) > 0 {
-		setFailed(trainJob, v1alpha1.ReasonRuntimeNotSupported, describe(trainJob, errs))
-		return nil
-	}
 	info, err := runtime.New(trainJob, spec)
 	if err != nil {
 		setFailed(trainJob, v1alpha1.ReasonInvalid, err.Error())

@@ -302,25 +302,3 @@ func TestPatchOfMetadata(t *testing.T) {
 		t.Errorf("template (-want +got)\n%s", diff)
 	}
 }
-
-func TestUnsupportedPolicies(t *testing.T) {
-	if errs := UnsupportedPolicies(runtimeOf()); len(errs) != 0 {
-		t.Errorf("no policies: %v", errs)
-	}
-	spec := runtimeOf()
-	spec.MLPolicy = &v1alpha1.MLPolicy{NumNodes: ptr.To[int32](1), MLPolicySource: v1alpha1.MLPolicySource{
-		Torch: &v1alpha1.TorchMLPolicySource{}, MPI: &v1alpha1.MPIMLPolicySource{}, Flux: &v1alpha1.FluxMLPolicySource{},
-		JAX: &v1alpha1.JAXMLPolicySource{}, XGBoost: &v1alpha1.XGBoostMLPolicySource{},
-	}}
-	spec.PodGroupPolicy = &v1alpha1.PodGroupPolicy{PodGroupPolicySource: v1alpha1.PodGroupPolicySource{
-		Coscheduling: &v1alpha1.CoschedulingPodGroupPolicySource{}, Volcano: &v1alpha1.VolcanoPodGroupPolicySource{},
-	}}
-	var fields []string
-	for _, err := range UnsupportedPolicies(spec) {
-		fields = append(fields, err.Field)
-	}
-	want := []string{"runtime.spec.podGroupPolicy.volcano"}
-	if diff := cmp.Diff(want, fields); diff != "" {
-		t.Errorf("fields (-want +got)\n%s", diff)
-	}
-}

@@ -126,7 +126,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, opts *ControllerOp
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	caches := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{}}
+	caches := cache.Options{DefaultTransform: trainer.KeepOwnManagedFields, ByObject: map[client.Object]cache.ByObject{}}
 	for _, c := range opts.enabled() {
 		if err := c.addToScheme(scheme); err != nil {
 			return nil, fmt.Errorf("controller %s: %w", c.name, err)

@@ -2,16 +2,22 @@
 package plugins
 
 import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/flux"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/jax"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/jobset"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/mpi"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/native"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/plainml"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/torch"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/xgboost"
 )
 
@@ -27,6 +33,29 @@ func All(c client.Client, live client.Reader, schedulerName string) []framework.
 		xgboost.New(),
 		flux.New(c, live),
 		coscheduling.New(c, schedulerName),
+		volcano.New(c),
+		native.New(c, schedulerName),
 		jobset.New(c),
 	}
+}
+
+// Groups returns empty objects of the kinds of groups that the plugins keep and the API server serves: the
+// ones to index by gang.OwnerIndex and to watch. The plugins must be made after it, to know the same kinds.
+func Groups(c client.Client) ([]client.Object, error) {
+	groups := []client.Object{&podgroup.PodGroup{}}
+	for _, group := range []client.Object{volcano.Kind(), native.Kind()} {
+		gvk, err := c.GroupVersionKindFor(group)
+		if err != nil {
+			return nil, err
+		}
+		_, err = c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking up %s: %w", gvk, err)
+		}
+		groups = append(groups, group)
+	}
+	return groups, nil
 }

@@ -1,12 +1,10 @@
-// Package coscheduling makes the pods of a TrainJob members of PodGroups, so that they start together or
-// not at all.
+// Package coscheduling makes the pods of a TrainJob members of PodGroups of scheduling.x-k8s.io, the ones
+// that Muster schedules.
 package coscheduling
 
 import (
 	"context"
-	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -17,6 +15,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
+	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
 // Name of the plugin.
@@ -26,9 +25,9 @@ const Name = "CoScheduling"
 const defaultScheduleTimeoutSeconds int32 = 60
 
 // CoScheduling owns the PodGroups of the TrainJobs whose runtime has a coscheduling policy. Without that
-// policy a TrainJob has no PodGroup, and its pods are scheduled one by one.
+// policy a TrainJob has no such PodGroup.
 type CoScheduling struct {
-	client        client.Client
+	gang.Groups
 	schedulerName string
 }
 
@@ -38,10 +37,13 @@ var (
 	_ framework.ComponentPlugin      = (*CoScheduling)(nil)
 )
 
-// New makes the plugin. It reads through c, which may be cached but must be indexed by IndexOwner, and
+// New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
 // writes PodGroups. Members whose template names no scheduler get schedulerName, unless that is empty.
 func New(c client.Client, schedulerName string) *CoScheduling {
-	return &CoScheduling{client: c, schedulerName: schedulerName}
+	return &CoScheduling{
+		Groups:        gang.Groups{Client: c, Object: &podgroup.PodGroup{}, List: &podgroup.PodGroupList{}},
+		schedulerName: schedulerName,
+	}
 }
 
 // Name implements framework.Plugin.
@@ -49,28 +51,33 @@ func (*CoScheduling) Name() string {
 	return Name
 }
 
-// Validate implements framework.ValidationPlugin.
+// Validate implements framework.ValidationPlugin. It also reports, for all backends, that a runtime asks for
+// several or for one that does not exist.
 func (*CoScheduling) Validate(info *runtime.Info, _ *v1alpha1.TrainJob) field.ErrorList {
-	policy := policyOf(info)
-	if policy == nil {
+	backend, err := gang.BackendOf(info)
+	if err != nil {
+		return field.ErrorList{err}
+	}
+	if backend != gang.Coscheduling {
 		return nil
 	}
-	if seconds := ptr.Deref(policy.ScheduleTimeoutSeconds, 0); seconds < 0 {
-		return field.ErrorList{field.Invalid(
-			field.NewPath("runtime", "spec", "podGroupPolicy", "coscheduling", "scheduleTimeoutSeconds"), seconds, "must not be negative")}
+	errs := gang.ValidateMembership(info, backend)
+	if seconds := ptr.Deref(info.PodGroupPolicy.Coscheduling.ScheduleTimeoutSeconds, 0); seconds < 0 {
+		errs = append(errs, field.Invalid(
+			field.NewPath("runtime", "spec", "podGroupPolicy", "coscheduling", "scheduleTimeoutSeconds"), seconds, "must not be negative"))
 	}
-	return nil
+	return errs
 }
 
 // EnforcePodGroupPolicy implements framework.PodGroupPolicyPlugin.
 func (c *CoScheduling) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alpha1.TrainJob) error {
-	if policyOf(info) == nil {
+	if backend, _ := gang.BackendOf(info); backend != gang.Coscheduling {
 		return nil
 	}
-	for _, gang := range gangsOf(info, trainJob) {
-		for _, podSet := range gang.podSets {
+	for _, g := range gang.Of(info, trainJob) {
+		for _, podSet := range g.PodSets {
 			template := &podSet.Job.Template.Spec.Template
-			metav1.SetMetaDataLabel(&template.ObjectMeta, podgroup.GroupLabel, gang.name)
+			metav1.SetMetaDataLabel(&template.ObjectMeta, podgroup.GroupLabel, g.Name)
 			if template.Spec.SchedulerName == "" {
 				template.Spec.SchedulerName = c.schedulerName
 			}
@@ -81,84 +88,31 @@ func (c *CoScheduling) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alp
 
 // Build implements framework.ComponentPlugin.
 func (c *CoScheduling) Build(ctx context.Context, info *runtime.Info, trainJob *v1alpha1.TrainJob) ([]client.Object, error) {
-	policy := policyOf(info)
-	if policy == nil {
+	if backend, _ := gang.BackendOf(info); backend != gang.Coscheduling {
 		return nil, nil
 	}
+	timeout := ptr.Deref(info.PodGroupPolicy.Coscheduling.ScheduleTimeoutSeconds, defaultScheduleTimeoutSeconds)
 	var objects []client.Object
-	for _, gang := range gangsOf(info, trainJob) {
-		var members int32
-		total := corev1.ResourceList{}
-		for _, podSet := range gang.podSets {
-			requests, err := c.podRequests(ctx, podSet)
-			if err != nil {
-				return nil, err
-			}
-			pods := podSet.Replicas * podSet.Count
-			members += pods
-			addTimes(total, requests, int64(pods))
+	for _, g := range gang.Of(info, trainJob) {
+		members, err := g.Members()
+		if err != nil {
+			return nil, err
 		}
-		if members == 0 {
-			// An MPI job without workers. Nobody waits for a group of none.
-			continue
+		total, err := g.MinResources(ctx, c.Client, trainJob.Namespace)
+		if err != nil {
+			return nil, err
 		}
-		objects = append(objects, &podgroup.PodGroup{
-			TypeMeta: metav1.TypeMeta{APIVersion: podgroup.GroupVersion.String(), Kind: "PodGroup"},
-			ObjectMeta: metav1.ObjectMeta{
-				Name:            gang.name,
-				Namespace:       trainJob.Namespace,
-				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob, v1alpha1.GroupVersion.WithKind(v1alpha1.TrainJobKind))},
-			},
+		group := &podgroup.PodGroup{
+			TypeMeta:   metav1.TypeMeta{APIVersion: string(gang.Coscheduling), Kind: "PodGroup"},
+			ObjectMeta: gang.Metadata(&g, trainJob),
 			Spec: schedulingv1alpha1.PodGroupSpec{
 				MinMember:              members,
 				MinResources:           total,
-				ScheduleTimeoutSeconds: ptr.To(ptr.Deref(policy.ScheduleTimeoutSeconds, defaultScheduleTimeoutSeconds)),
+				ScheduleTimeoutSeconds: &timeout,
 			},
-		})
+		}
+		group.Annotations = g.Annotations(info)
+		objects = append(objects, group)
 	}
 	return objects, nil
-}
-
-func policyOf(info *runtime.Info) *v1alpha1.CoschedulingPodGroupPolicySource {
-	if info.PodGroupPolicy == nil {
-		return nil
-	}
-	return info.PodGroupPolicy.Coscheduling
-}
-
-func addTimes(total, requests corev1.ResourceList, times int64) {
-	for name, quantity := range requests {
-		quantity.Mul(times)
-		sum := total[name]
-		sum.Add(quantity)
-		total[name] = sum
-	}
-}
-
-// gang is the pods that start together.
-type gang struct {
-	name    string
-	podSets []*runtime.PodSet
-}
-
-// gangsOf splits the pods into gangs by startup phase, in the order of the phases. The gang of the
-// training nodes has the TrainJob's name, and so has the only gang where there is one phase.
-func gangsOf(info *runtime.Info, trainJob *v1alpha1.TrainJob) []gang {
-	phases := phasesOf(info.JobSet)
-	trainer := 0
-	var gangs []gang
-	for p := range info.PodSets {
-		phase := phases[p]
-		for len(gangs) <= phase {
-			gangs = append(gangs, gang{name: fmt.Sprintf("%s-phase-%d", trainJob.Name, len(gangs))})
-		}
-		gangs[phase].podSets = append(gangs[phase].podSets, &info.PodSets[p])
-		if info.PodSets[p].Ancestor == v1alpha1.AncestorTrainer {
-			trainer = phase
-		}
-	}
-	if len(gangs) > 0 {
-		gangs[trainer].name = trainJob.Name
-	}
-	return gangs
 }

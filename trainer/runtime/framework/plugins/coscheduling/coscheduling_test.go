@@ -254,8 +254,10 @@ func TestMinResources(t *testing.T) {
 		}, want: list("cpu", "8")},
 	}
 	scheme := apiruntime.NewScheme()
-	if err := nodev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*apiruntime.Scheme) error{corev1.AddToScheme, nodev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c := New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(&nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Overhead: &nodev1.Overhead{PodFixed: list("cpu", "250m")},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 )
 
 // ownedByTrainer is the managed fields entry that an API server writes for an apply of wantedJobSet.
@@ -91,8 +92,8 @@ func liveJobSet(t *testing.T) *jobsetv1alpha2.JobSet {
 	job.Template.Spec.Template.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolTCP
 	live.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "kueue", Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:managedBy":{}}}`)},
-		{Manager: FieldOwner, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{}}}`)},
-		{Manager: FieldOwner, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(ownedByTrainer)},
+		{Manager: apply.FieldOwner, Operation: metav1.ManagedFieldsOperationUpdate, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:suspend":{}}}`)},
+		{Manager: apply.FieldOwner, Operation: metav1.ManagedFieldsOperationApply, FieldsV1: metav1.NewFieldsV1(ownedByTrainer)},
 	}
 	return live
 }
@@ -146,11 +147,11 @@ func TestApplied(t *testing.T) {
 			if tc.live != nil {
 				tc.live(live)
 			}
-			wanted, err := toApply(wantedJobSet(t, tc.wanted))
+			wanted, err := apply.Configuration(wantedJobSet(t, tc.wanted))
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := applied(live, wanted)
+			got, err := apply.Same(live, wanted)
 			if err != nil || got != tc.want {
 				t.Errorf("applied = %v, %v; want %v", got, err, tc.want)
 			}
@@ -159,18 +160,18 @@ func TestApplied(t *testing.T) {
 	t.Run("unreadable managed fields", func(t *testing.T) {
 		live := liveJobSet(t)
 		live.ManagedFields[2].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":7}`)
-		wanted, err := toApply(wantedJobSet(t, nil))
+		wanted, err := apply.Configuration(wantedJobSet(t, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same, err := applied(live, wanted); same || err == nil {
+		if same, err := apply.Same(live, wanted); same || err == nil {
 			t.Errorf("applied = %v, %v; want an error", same, err)
 		}
 	})
 }
 
 func TestToApplyHasNoServerFields(t *testing.T) {
-	wanted, err := toApply(wantedJobSet(t, nil))
+	wanted, err := apply.Configuration(wantedJobSet(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

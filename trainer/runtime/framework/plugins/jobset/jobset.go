@@ -20,10 +20,6 @@ import (
 // Name of the plugin.
 const Name = "JobSet"
 
-// FieldOwner is the field manager of what the trainer applies: Kubeflow Trainer's own, so that a cluster
-// may change from one trainer to the other with its TrainJobs in place.
-const FieldOwner = "trainer"
-
 // envStorageURI tells an initializer what to fetch.
 const envStorageURI = "STORAGE_URI"
 

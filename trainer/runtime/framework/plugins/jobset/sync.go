@@ -7,8 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -16,6 +14,7 @@ import (
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 )
 
 // Sync implements framework.ComponentPlugin. A running JobSet is left as it is, whatever has become of its
@@ -32,7 +31,7 @@ func (j *JobSet) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 
 func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object client.Object) error {
 	logger := klog.FromContext(ctx)
-	wanted, err := toApply(object)
+	wanted, err := apply.Configuration(object)
 	if err != nil {
 		return err
 	}
@@ -43,7 +42,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	switch {
 	case live == nil:
 		logger.V(2).Info("Creating the JobSet")
-		return j.apply(ctx, wanted)
+		return apply.Apply(ctx, j.client, wanted)
 	case !metav1.IsControlledBy(live, trainJob):
 		return fmt.Errorf("JobSet %s exists and does not belong to this TrainJob", klog.KObj(live))
 	case live.DeletionTimestamp != nil:
@@ -58,15 +57,15 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	if !suspended {
 		// Only this field: the rest may have changed with the runtime, and a JobSet with pods refuses it.
 		logger.V(2).Info("Suspending the JobSet")
-		return j.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)), client.FieldOwner(FieldOwner))
+		return j.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":true}}`)), client.FieldOwner(apply.FieldOwner))
 	}
 
-	same, err := applied(live, wanted)
+	same, err := apply.Same(live, wanted)
 	if err != nil || same {
 		return err
 	}
 	logger.V(2).Info("Updating the JobSet", "suspend", suspend)
-	err = j.apply(ctx, wanted)
+	err = apply.Apply(ctx, j.client, wanted)
 	if !apierrors.IsInvalid(err) {
 		return err
 	}
@@ -101,20 +100,6 @@ func (j *JobSet) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error 
 func (j *JobSet) remove(ctx context.Context, jobSet *jobsetv1alpha2.JobSet) error {
 	err := j.client.Delete(ctx, jobSet, client.Preconditions{UID: &jobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	return client.IgnoreNotFound(err)
-}
-
-func (j *JobSet) apply(ctx context.Context, wanted *unstructured.Unstructured) error {
-	return j.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(FieldOwner), client.ForceOwnership)
-}
-
-// toApply returns an object as a server-side apply wants it: without the fields that the API server fills.
-func toApply(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", klog.KObj(object), err)
-	}
-	delete(content, "status")
-	return &unstructured.Unstructured{Object: content}, nil
 }
 
 func active(jobSet *jobsetv1alpha2.JobSet) bool {

@@ -10,6 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 )
 
 // ttlAnnotation keeps, on a JobSet, the ttlSecondsAfterFinished that its runtime asks for until the TrainJob
@@ -39,5 +41,5 @@ func (j *JobSet) startTTL(ctx context.Context, jobSet *jobsetv1alpha2.JobSet) er
 		return nil
 	}
 	patch := fmt.Appendf(nil, `{"spec":{"ttlSecondsAfterFinished":%d}}`, ttl)
-	return client.IgnoreNotFound(j.client.Patch(ctx, jobSet, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner)))
+	return client.IgnoreNotFound(j.client.Patch(ctx, jobSet, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(apply.FieldOwner)))
 }

@@ -1,4 +1,4 @@
-package coscheduling
+package gang
 
 import (
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"

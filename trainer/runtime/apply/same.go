@@ -1,4 +1,4 @@
-package jobset
+package apply
 
 import (
 	"bytes"
@@ -8,33 +8,38 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// applied tells whether an apply of wanted would leave a live JobSet as it is: the JobSet has all that is
-// wanted, and the trainer owns nothing in it that is wanted no more. What the API server and JobSet's
-// webhook filled in, and what others own, is no difference. When in doubt, such as without managed fields,
-// the answer is no: an apply that changes nothing is harmless.
-func applied(live *jobsetv1alpha2.JobSet, wanted *unstructured.Unstructured) (bool, error) {
-	owned, err := ownedFields(live.ManagedFields)
+// Same tells whether an apply of wanted would leave a live object as it is: the object has all that is
+// wanted, and the trainer owns nothing in its metadata and spec, or its data, that is wanted no more. What
+// the API server and webhooks filled in, and what others own, is no difference. When in doubt, such as
+// without managed fields, the answer is no: an apply that changes nothing is harmless.
+func Same(live client.Object, wanted *unstructured.Unstructured) (bool, error) {
+	owned, err := ownedFields(live.GetManagedFields())
 	if err != nil || owned == nil {
 		return false, err
 	}
-	current, err := toApply(live)
+	current, err := Configuration(live)
 	if err != nil {
 		return false, err
 	}
 	same := true
-	for _, section := range []string{"metadata", "spec"} {
-		same = same && contains(current.Object[section], wanted.Object[section])
+	for _, section := range sections {
+		if part, ok := wanted.Object[section]; ok {
+			same = same && contains(current.Object[section], part)
+		}
 		owned.WithPrefix(fieldpath.PathElement{FieldName: &section}).Leaves().Iterate(func(path fieldpath.Path) {
 			same = same && kept(current.Object[section], wanted.Object[section], path)
 		})
 	}
 	return same, nil
 }
+
+// sections are the parts of the objects that the trainer applies.
+var sections = []string{"metadata", "spec", "data", "immutable", "type"}
 
 // ownedFields returns the fields that the trainer's last apply owns, nil if it never applied.
 func ownedFields(entries []metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {

@@ -1,0 +1,118 @@
+// Package native makes the pods of a TrainJob members of Kubernetes' own PodGroups, where the API server
+// serves them.
+package native
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
+	"github.com/muster-sched/muster/trainer/runtime/gang"
+)
+
+// Name of the plugin.
+const Name = "NativePodGroup"
+
+// Native owns the PodGroups of scheduling.k8s.io of the TrainJobs whose runtime asks for them by
+// gang.APIAnnotation. The groups stand alone: they are instances of no Workload, whose templates could say
+// nothing that they do not.
+type Native struct {
+	gang.Groups
+	schedulerName string
+}
+
+var (
+	_ framework.ValidationPlugin     = (*Native)(nil)
+	_ framework.PodGroupPolicyPlugin = (*Native)(nil)
+	_ framework.ComponentPlugin      = (*Native)(nil)
+)
+
+// New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
+// writes PodGroups. Members whose template names no scheduler get schedulerName, unless that is empty.
+func New(c client.Client, schedulerName string) *Native {
+	return &Native{
+		Groups: gang.Groups{
+			Client: c, Object: Kind(), List: &schedulingv1beta1.PodGroupList{}, Absent: !gang.Served(c, Kind()),
+		},
+		schedulerName: schedulerName,
+	}
+}
+
+// Kind returns an empty PodGroup.
+func Kind() *schedulingv1beta1.PodGroup {
+	return &schedulingv1beta1.PodGroup{}
+}
+
+// Name implements framework.Plugin.
+func (*Native) Name() string {
+	return Name
+}
+
+// Validate implements framework.ValidationPlugin.
+func (n *Native) Validate(info *runtime.Info, _ *v1alpha1.TrainJob) field.ErrorList {
+	backend, _ := gang.BackendOf(info)
+	if backend != gang.Native {
+		return nil
+	}
+	errs := gang.ValidateMembership(info, backend)
+	if n.Absent {
+		errs = append(errs, field.Forbidden(field.NewPath("runtime", "spec", "template", "metadata", "annotations").Key(gang.APIAnnotation),
+			fmt.Sprintf("the API server does not serve PodGroups of %[1]s: start it with --runtime-config=%[1]s=true and "+
+				"--feature-gates=GenericWorkload=true, then restart Muster", gang.Native)))
+	}
+	return errs
+}
+
+// EnforcePodGroupPolicy implements framework.PodGroupPolicyPlugin.
+func (n *Native) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alpha1.TrainJob) error {
+	if backend, _ := gang.BackendOf(info); backend != gang.Native {
+		return nil
+	}
+	for _, g := range gang.Of(info, trainJob) {
+		for _, podSet := range g.PodSets {
+			spec := podSet.PodSpec()
+			spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &g.Name}
+			if spec.SchedulerName == "" {
+				spec.SchedulerName = n.schedulerName
+			}
+		}
+	}
+	return nil
+}
+
+// Build implements framework.ComponentPlugin.
+func (n *Native) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.TrainJob) ([]client.Object, error) {
+	if backend, _ := gang.BackendOf(info); backend != gang.Native {
+		return nil, nil
+	}
+	var objects []client.Object
+	for _, g := range gang.Of(info, trainJob) {
+		members, err := g.Members()
+		if err != nil {
+			return nil, err
+		}
+		group := &schedulingv1beta1.PodGroup{
+			TypeMeta:   metav1.TypeMeta{APIVersion: string(gang.Native), Kind: "PodGroup"},
+			ObjectMeta: gang.Metadata(&g, trainJob),
+			Spec: schedulingv1beta1.PodGroupSpec{
+				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+					Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: members},
+				},
+				// One evicted member ends the training of all, so that they may as well go together.
+				DisruptionMode:    &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}},
+				PriorityClassName: g.PriorityClassName(),
+			},
+		}
+		group.Annotations = g.Annotations(info)
+		objects = append(objects, group)
+	}
+	return objects, nil
+}

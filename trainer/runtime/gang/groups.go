@@ -1,0 +1,174 @@
+package gang
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
+)
+
+// OwnerIndex is the name of the index of group objects by the UID of their controller.
+const OwnerIndex = "trainer.metadata.controller"
+
+// IndexOwner is the function of OwnerIndex.
+func IndexOwner(object client.Object) []string {
+	if owner := metav1.GetControllerOf(object); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// Groups keeps the group objects of one backend in the cluster.
+type Groups struct {
+	// Client may be cached but must be indexed by OwnerIndex.
+	Client client.Client
+
+	// Object and List are empty objects of the group's kind. They are copied, never filled.
+	Object client.Object
+	List   client.ObjectList
+
+	// Absent says that the API server does not serve the kind: there is nothing to keep.
+	Absent bool
+}
+
+// Metadata returns the metadata of a gang's group object.
+func Metadata(gang *Gang, trainJob *v1alpha1.TrainJob) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Name:            gang.Name,
+		Namespace:       trainJob.Namespace,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob, v1alpha1.GroupVersion.WithKind(v1alpha1.TrainJobKind))},
+	}
+}
+
+// Served tells whether the API server serves the kind of an object. Without a client, as where objects are
+// only built, every kind is.
+func Served(c client.Client, object client.Object) bool {
+	if c == nil {
+		return true
+	}
+	gvk, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return false
+	}
+	_, err = c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	return err == nil
+}
+
+// Sync brings a TrainJob's groups to the wanted ones, and removes those of gangs that are no more. While
+// the JobSet runs, its groups stay as they are, because the JobSet does so too; one that is missing is made
+// again.
+func (g *Groups) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects []client.Object) error {
+	if g.Absent && len(objects) == 0 {
+		return nil
+	}
+	running, err := g.running(ctx, trainJob)
+	if err != nil {
+		return err
+	}
+	wanted := make(map[string]bool, len(objects))
+	for _, object := range objects {
+		wanted[object.GetName()] = true
+		if err := g.sync(ctx, trainJob, object, running); err != nil {
+			return err
+		}
+	}
+	if running {
+		return nil
+	}
+	return g.remove(ctx, trainJob, func(name string) bool { return !wanted[name] })
+}
+
+// Finish deletes a TrainJob's groups. One that stays would go on asking for the places of pods that never
+// come.
+func (g *Groups) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error {
+	if g.Absent {
+		return nil
+	}
+	return g.remove(ctx, trainJob, func(string) bool { return true })
+}
+
+// running tells whether the TrainJob has a JobSet that may have pods.
+func (g *Groups) running(ctx context.Context, trainJob *v1alpha1.TrainJob) (bool, error) {
+	jobSet := &jobsetv1alpha2.JobSet{}
+	err := g.Client.Get(ctx, client.ObjectKeyFromObject(trainJob), jobSet)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting JobSet %s: %w", client.ObjectKeyFromObject(trainJob), err)
+	}
+	return metav1.IsControlledBy(jobSet, trainJob) && !ptr.Deref(jobSet.Spec.Suspend, false), nil
+}
+
+func (g *Groups) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object client.Object, running bool) error {
+	wanted, err := apply.Configuration(object)
+	if err != nil {
+		return err
+	}
+	name := wanted.GetKind() + " " + klog.KObj(wanted).String()
+	live := g.Object.DeepCopyObject().(client.Object)
+	err = g.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
+	if apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).V(2).Info("Creating a group", "kind", wanted.GroupVersionKind(), "group", klog.KObj(wanted))
+		return apply.Create(ctx, g.Client, wanted)
+	}
+	if err != nil {
+		return fmt.Errorf("getting %s: %w", name, err)
+	}
+	// Not adopted: someone else's gang would lose its members' places, or this one take its size.
+	if !metav1.IsControlledBy(live, trainJob) {
+		return fmt.Errorf("%s exists and does not belong to this TrainJob", name)
+	}
+	if running || live.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	same, err := apply.Same(live, wanted)
+	if err != nil || same {
+		return err
+	}
+	klog.FromContext(ctx).V(2).Info("Updating a group", "kind", wanted.GroupVersionKind(), "group", klog.KObj(wanted))
+	err = apply.Apply(ctx, g.Client, wanted)
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	// A field that cannot change. There are no pods that need the group now, and its end brings the
+	// TrainJob back here.
+	klog.FromContext(ctx).V(2).Info("Replacing a group", "group", klog.KObj(wanted), "reason", err.Error())
+	return g.delete(ctx, live)
+}
+
+// remove deletes the groups of a TrainJob whose names are chosen.
+func (g *Groups) remove(ctx context.Context, trainJob *v1alpha1.TrainJob, chosen func(name string) bool) error {
+	groups := g.List.DeepCopyObject().(client.ObjectList)
+	if err := g.Client.List(ctx, groups, client.InNamespace(trainJob.Namespace), client.MatchingFields{OwnerIndex: string(trainJob.UID)}); err != nil {
+		return fmt.Errorf("listing groups: %w", err)
+	}
+	var errs []error
+	if err := meta.EachListItem(groups, func(item apiruntime.Object) error {
+		group := item.(client.Object)
+		if group.GetDeletionTimestamp() == nil && chosen(group.GetName()) {
+			klog.FromContext(ctx).V(2).Info("Deleting a group", "group", klog.KObj(group))
+			errs = append(errs, g.delete(ctx, group))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Groups) delete(ctx context.Context, group client.Object) error {
+	uid := group.GetUID()
+	return client.IgnoreNotFound(g.Client.Delete(ctx, group, client.Preconditions{UID: &uid}))
+}
