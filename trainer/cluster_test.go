@@ -28,6 +28,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
@@ -74,6 +75,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithStatusSubresource(&v1alpha1.TrainJob{}, &jobsetv1alpha2.JobSet{}, &podgroup.PodGroup{}).
 		WithIndex(&v1alpha1.TrainJob{}, runtimeIndex, indexRuntime).
 		WithIndex(&podgroup.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
+		WithIndex(&volcano.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
 		WithIndex(&schedulingv1beta1.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
 		WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{

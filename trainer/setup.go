@@ -26,6 +26,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
@@ -55,6 +56,7 @@ func AddToScheme(scheme *apiruntime.Scheme) error {
 		nodev1.AddToScheme(scheme),
 		schedulingv1.AddToScheme(scheme),
 		schedulingv1beta1.AddToScheme(scheme),
+		volcano.AddToScheme(scheme),
 	)
 }
 

@@ -49,7 +49,13 @@ func run(m *testing.M) int {
 	if err != nil {
 		return fail(err)
 	}
-	cluster, err = controlplane.Start(ctx, controlplane.Config{CRDs: crds, LogFile: os.Getenv("MUSTER_TEST_LOG")})
+	config := controlplane.Config{CRDs: append(crds, volcanoCRD()), LogFile: os.Getenv("MUSTER_TEST_LOG")}
+	native := os.Getenv(withNativeGangs) != ""
+	if native {
+		config.FeatureGates = map[string]bool{"GenericWorkload": true}
+		config.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true}
+	}
+	cluster, err = controlplane.Start(ctx, config)
 	if err != nil {
 		return fail(err)
 	}
@@ -57,7 +63,12 @@ func run(m *testing.M) int {
 	if kube, err = newClient(); err != nil {
 		return fail(err)
 	}
-	if scheduler, err = startScheduler(ctx); err != nil {
+	if native {
+		err = startNativeScheduler(ctx)
+	} else {
+		scheduler, err = startScheduler(ctx)
+	}
+	if err != nil {
 		return fail(err)
 	}
 	return m.Run()

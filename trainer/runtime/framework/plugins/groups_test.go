@@ -56,7 +56,7 @@ var backends = map[gang.Backend]backend{
 		ask: func(s *v1alpha1.TrainingRuntimeSpec) {
 			s.PodGroupPolicy = &v1alpha1.PodGroupPolicy{PodGroupPolicySource: v1alpha1.PodGroupPolicySource{Volcano: &v1alpha1.VolcanoPodGroupPolicySource{}}}
 		},
-		object:    func() client.Object { return volcano.Kind() },
+		object:    func() client.Object { return &volcano.PodGroup{} },
 		sizePath:  []string{"spec", "minMember"},
 		groupName: func(t *corev1.PodTemplateSpec) string { return t.Annotations["scheduling.k8s.io/group-name"] },
 	},
@@ -96,7 +96,7 @@ func newTrainer(t *testing.T, without []gang.Backend, objects ...client.Object) 
 	scheme := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{
 		corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, schedulingv1beta1.AddToScheme,
-		v1alpha1.AddToScheme, podgroup.AddToScheme, jobsetv1alpha2.AddToScheme,
+		v1alpha1.AddToScheme, podgroup.AddToScheme, volcano.AddToScheme, jobsetv1alpha2.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -170,12 +170,9 @@ func (tr *trainer) mustRun(trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingR
 // groups returns the groups of all kinds, as NAME=SIZE by name.
 func (tr *trainer) groups(b backend) []string {
 	tr.Helper()
-	gvk, err := tr.GroupVersionKindFor(b.object())
-	if err != nil {
-		tr.Fatal(err)
-	}
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk.GroupVersion().WithKind("PodGroupList"))
+	list.SetAPIVersion(string(b.name))
+	list.SetKind("PodGroupList")
 	if err := tr.List(tr.Context(), list); err != nil {
 		tr.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package plugins
 import (
 	"fmt"
 
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +44,7 @@ func All(c client.Client, live client.Reader, schedulerName string) []framework.
 // ones to index by gang.OwnerIndex and to watch. The plugins must be made after it, to know the same kinds.
 func Groups(c client.Client) ([]client.Object, error) {
 	groups := []client.Object{&podgroup.PodGroup{}}
-	for _, group := range []client.Object{volcano.Kind(), native.Kind()} {
+	for _, group := range []client.Object{&volcano.PodGroup{}, &schedulingv1beta1.PodGroup{}} {
 		gvk, err := c.GroupVersionKindFor(group)
 		if err != nil {
 			return nil, err

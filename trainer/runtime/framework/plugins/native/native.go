@@ -40,15 +40,11 @@ var (
 func New(c client.Client, schedulerName string) *Native {
 	return &Native{
 		Groups: gang.Groups{
-			Client: c, Object: Kind(), List: &schedulingv1beta1.PodGroupList{}, Absent: !gang.Served(c, Kind()),
+			Client: c, Object: &schedulingv1beta1.PodGroup{}, List: &schedulingv1beta1.PodGroupList{},
+			Absent: !gang.Served(c, &schedulingv1beta1.PodGroup{}),
 		},
 		schedulerName: schedulerName,
 	}
-}
-
-// Kind returns an empty PodGroup.
-func Kind() *schedulingv1beta1.PodGroup {
-	return &schedulingv1beta1.PodGroup{}
 }
 
 // Name implements framework.Plugin.

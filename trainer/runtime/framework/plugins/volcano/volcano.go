@@ -6,12 +6,9 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,18 +46,7 @@ var (
 // New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
 // writes PodGroups.
 func New(c client.Client) *Volcano {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion(string(gang.Volcano))
-	list.SetKind("PodGroupList")
-	return &Volcano{gang.Groups{Client: c, Object: Kind(), List: list, Absent: !gang.Served(c, Kind())}}
-}
-
-// Kind returns an empty PodGroup of Volcano.
-func Kind() *unstructured.Unstructured {
-	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(string(gang.Volcano))
-	object.SetKind("PodGroup")
-	return object
+	return &Volcano{gang.Groups{Client: c, Object: &PodGroup{}, List: &PodGroupList{}, Absent: !gang.Served(c, &PodGroup{})}}
 }
 
 // Name implements framework.Plugin.
@@ -99,27 +85,6 @@ func (*Volcano) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alpha1.Tra
 	return nil
 }
 
-// podGroup is the part of Volcano's PodGroup that the plugin writes.
-type podGroup struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-
-	Spec podGroupSpec `json:"spec"`
-}
-
-type podGroupSpec struct {
-	MinMember         int32               `json:"minMember"`
-	MinResources      corev1.ResourceList `json:"minResources"`
-	Queue             string              `json:"queue,omitempty"`
-	PriorityClassName string              `json:"priorityClassName,omitempty"`
-	NetworkTopology   *networkTopology    `json:"networkTopology,omitempty"`
-}
-
-type networkTopology struct {
-	Mode               string `json:"mode"`
-	HighestTierAllowed int    `json:"highestTierAllowed"`
-}
-
 // Build implements framework.ComponentPlugin.
 func (v *Volcano) Build(ctx context.Context, info *runtime.Info, trainJob *v1alpha1.TrainJob) ([]client.Object, error) {
 	if backend, _ := gang.BackendOf(info); backend != gang.Volcano {
@@ -131,20 +96,16 @@ func (v *Volcano) Build(ctx context.Context, info *runtime.Info, trainJob *v1alp
 		if err != nil {
 			return nil, err
 		}
-		content, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(&podGroup{
-			TypeMeta:   metav1.TypeMeta{APIVersion: string(gang.Volcano), Kind: "PodGroup"},
+		objects = append(objects, &PodGroup{
+			TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: "PodGroup"},
 			ObjectMeta: gang.Metadata(&g, trainJob),
 			Spec:       *spec,
 		})
-		if err != nil {
-			return nil, fmt.Errorf("converting PodGroup %s: %w", g.Name, err)
-		}
-		objects = append(objects, &unstructured.Unstructured{Object: content})
 	}
 	return objects, nil
 }
 
-func (v *Volcano) spec(ctx context.Context, g *gang.Gang, info *runtime.Info, namespace string) (*podGroupSpec, error) {
+func (v *Volcano) spec(ctx context.Context, g *gang.Gang, info *runtime.Info, namespace string) (*PodGroupSpec, error) {
 	members, err := g.Members()
 	if err != nil {
 		return nil, err
@@ -153,7 +114,7 @@ func (v *Volcano) spec(ctx context.Context, g *gang.Gang, info *runtime.Info, na
 	if err != nil {
 		return nil, err
 	}
-	spec := &podGroupSpec{
+	spec := &PodGroupSpec{
 		MinMember:         members,
 		MinResources:      total,
 		Queue:             info.Annotations[QueueAnnotation],
@@ -163,9 +124,9 @@ func (v *Volcano) spec(ctx context.Context, g *gang.Gang, info *runtime.Info, na
 		return nil, err
 	}
 	if topology := info.PodGroupPolicy.Volcano.NetworkTopology; topology != nil {
-		spec.NetworkTopology = &networkTopology{
+		spec.NetworkTopology = &NetworkTopologySpec{
 			Mode:               topology.Mode,
-			HighestTierAllowed: ptr.Deref(topology.HighestTierAllowed, defaultHighestTierAllowed),
+			HighestTierAllowed: ptr.To(ptr.Deref(topology.HighestTierAllowed, defaultHighestTierAllowed)),
 		}
 		if topology.Mode == "" {
 			spec.NetworkTopology.Mode = defaultMode

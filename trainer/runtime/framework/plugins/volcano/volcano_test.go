@@ -82,7 +82,11 @@ func TestSpec(t *testing.T) {
 			if err != nil || len(objects) != 1 {
 				t.Fatalf("built %v, error %v", objects, err)
 			}
-			group := objects[0].(*unstructured.Unstructured)
+			content, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(objects[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			group := &unstructured.Unstructured{Object: content}
 			if diff := cmp.Diff(tc.want, group.Object["spec"]); diff != "" {
 				t.Errorf("spec (-want +got)\n%s", diff)
 			}
