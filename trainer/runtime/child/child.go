@@ -10,18 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 )
-
-// FieldOwner is the field manager of what the trainer applies, the same as Kubeflow Trainer's.
-const FieldOwner = "trainer"
 
 // Keeper makes ConfigMaps and Secrets.
 type Keeper struct {
@@ -52,7 +48,7 @@ func (k *Keeper) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 	if len(objects) == 0 {
 		return nil
 	}
-	running, err := k.running(ctx, trainJob)
+	running, err := Running(ctx, k.client, trainJob)
 	if err != nil || running {
 		return err
 	}
@@ -72,10 +68,10 @@ func (k *Keeper) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 	return nil
 }
 
-// running tells whether the TrainJob has a JobSet that may have pods.
-func (k *Keeper) running(ctx context.Context, trainJob *v1alpha1.TrainJob) (bool, error) {
+// Running tells whether a TrainJob has a JobSet that may have pods.
+func Running(ctx context.Context, c client.Reader, trainJob *v1alpha1.TrainJob) (bool, error) {
 	jobSet := &jobsetv1alpha2.JobSet{}
-	err := k.client.Get(ctx, client.ObjectKeyFromObject(trainJob), jobSet)
+	err := c.Get(ctx, client.ObjectKeyFromObject(trainJob), jobSet)
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -100,12 +96,11 @@ func (k *Keeper) configMap(ctx context.Context, trainJob *v1alpha1.TrainJob, wan
 		}
 	}
 	klog.FromContext(ctx).V(2).Info("Applying a ConfigMap", "configMap", klog.KObj(wanted))
-	content, err := apiruntime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+	configuration, err := apply.Configuration(wanted)
 	if err != nil {
-		return fmt.Errorf("converting ConfigMap %s: %w", klog.KObj(wanted), err)
+		return err
 	}
-	return k.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}),
-		client.FieldOwner(FieldOwner), client.ForceOwnership)
+	return apply.Apply(ctx, k.client, configuration)
 }
 
 func (k *Keeper) secret(ctx context.Context, trainJob *v1alpha1.TrainJob, wanted *corev1.Secret, fill func() (map[string][]byte, error)) error {
@@ -124,7 +119,7 @@ func (k *Keeper) secret(ctx context.Context, trainJob *v1alpha1.TrainJob, wanted
 	if secret.Data, err = fill(); err != nil {
 		return fmt.Errorf("filling Secret %s: %w", klog.KObj(wanted), err)
 	}
-	if err := k.client.Create(ctx, secret, client.FieldOwner(FieldOwner)); err != nil {
+	if err := k.client.Create(ctx, secret, client.FieldOwner(apply.FieldOwner)); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", klog.KObj(wanted), err)
 	}
 	return nil

@@ -10,12 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/apply"
+	"github.com/muster-sched/muster/trainer/runtime/child"
 )
 
 // OwnerIndex is the name of the index of group objects by the UID of their controller.
@@ -42,15 +41,6 @@ type Groups struct {
 	Absent bool
 }
 
-// Metadata returns the metadata of a gang's group object.
-func Metadata(gang *Gang, trainJob *v1alpha1.TrainJob) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name:            gang.Name,
-		Namespace:       trainJob.Namespace,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(trainJob, v1alpha1.GroupVersion.WithKind(v1alpha1.TrainJobKind))},
-	}
-}
-
 // Served tells whether the API server serves the kind of an object. Without a client, as where objects are
 // only built, every kind is.
 func Served(c client.Client, object client.Object) bool {
@@ -72,7 +62,7 @@ func (g *Groups) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 	if g.Absent && len(objects) == 0 {
 		return nil
 	}
-	running, err := g.running(ctx, trainJob)
+	running, err := child.Running(ctx, g.Client, trainJob)
 	if err != nil {
 		return err
 	}
@@ -96,19 +86,6 @@ func (g *Groups) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error 
 		return nil
 	}
 	return g.remove(ctx, trainJob, func(string) bool { return true })
-}
-
-// running tells whether the TrainJob has a JobSet that may have pods.
-func (g *Groups) running(ctx context.Context, trainJob *v1alpha1.TrainJob) (bool, error) {
-	jobSet := &jobsetv1alpha2.JobSet{}
-	err := g.Client.Get(ctx, client.ObjectKeyFromObject(trainJob), jobSet)
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("getting JobSet %s: %w", client.ObjectKeyFromObject(trainJob), err)
-	}
-	return metav1.IsControlledBy(jobSet, trainJob) && !ptr.Deref(jobSet.Spec.Suspend, false), nil
 }
 
 func (g *Groups) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object client.Object, running bool) error {

@@ -129,7 +129,7 @@ func newTrainer(t *testing.T, without []gang.Backend, objects ...client.Object) 
 			return w.Delete(ctx, object, opts...)
 		},
 	}).Build()
-	tr.Framework = framework.New(All(tr.Client, "muster")...)
+	tr.Framework = framework.New(All(tr.Client, tr.Client, "muster")...)
 	return tr
 }
 
@@ -373,7 +373,7 @@ func TestGroupsThatTheCacheDoesNotShow(t *testing.T) {
 			return w.Get(ctx, key, object, opts...)
 		},
 	})
-	tr.Framework = framework.New(All(blind, "")...)
+	tr.Framework = framework.New(All(blind, blind, "")...)
 	if _, err := tr.run(suspendedTrainJob(), fineTuning(backends[gang.Coscheduling].ask)); err == nil {
 		t.Error("no error")
 	}

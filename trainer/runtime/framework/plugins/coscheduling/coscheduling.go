@@ -14,6 +14,7 @@ import (
 	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/child"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
@@ -104,7 +105,7 @@ func (c *CoScheduling) Build(ctx context.Context, info *runtime.Info, trainJob *
 		}
 		group := &podgroup.PodGroup{
 			TypeMeta:   metav1.TypeMeta{APIVersion: string(gang.Coscheduling), Kind: "PodGroup"},
-			ObjectMeta: gang.Metadata(&g, trainJob),
+			ObjectMeta: child.Metadata(trainJob, g.Name),
 			Spec: schedulingv1alpha1.PodGroupSpec{
 				MinMember:              members,
 				MinResources:           total,

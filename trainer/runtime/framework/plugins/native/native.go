@@ -14,6 +14,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/child"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
@@ -97,7 +98,7 @@ func (n *Native) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1
 		}
 		group := &schedulingv1beta1.PodGroup{
 			TypeMeta:   metav1.TypeMeta{APIVersion: string(gang.Native), Kind: "PodGroup"},
-			ObjectMeta: gang.Metadata(&g, trainJob),
+			ObjectMeta: child.Metadata(trainJob, g.Name),
 			Spec: schedulingv1beta1.PodGroupSpec{
 				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
 					Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: members},

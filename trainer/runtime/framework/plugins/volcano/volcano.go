@@ -15,6 +15,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/child"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
@@ -98,7 +99,7 @@ func (v *Volcano) Build(ctx context.Context, info *runtime.Info, trainJob *v1alp
 		}
 		objects = append(objects, &PodGroup{
 			TypeMeta:   metav1.TypeMeta{APIVersion: GroupVersion.String(), Kind: "PodGroup"},
-			ObjectMeta: gang.Metadata(&g, trainJob),
+			ObjectMeta: child.Metadata(trainJob, g.Name),
 			Spec:       *spec,
 		})
 	}
