@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -91,7 +92,12 @@ func newClient() (client.Client, error) {
 
 // startScheduler starts both halves of muster-scheduler as they are deployed.
 func startScheduler(ctx context.Context) (*controlplane.Scheduler, error) {
-	config, err := manifests.SchedulerConfig(nil)
+	return startSchedulerWith(ctx, nil)
+}
+
+// startSchedulerWith starts them with another configuration.
+func startSchedulerWith(ctx context.Context, mutate func(*configv1.KubeSchedulerConfiguration)) (*controlplane.Scheduler, error) {
+	config, err := manifests.SchedulerConfig(mutate)
 	if err != nil {
 		return nil, err
 	}
