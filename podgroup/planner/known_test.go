@@ -112,3 +112,86 @@ func TestKnownOptimumOfNVL72(t *testing.T) {
 		})
 	}
 }
+
+// lingjun counts the hosts of a real Clos fabric by aggregation switch and then by top-of-rack switch,
+// in order of their numbers; 0 where a number is not used. Alibaba published the fabric with its
+// Lingjun data set of 2023: 847 hosts below 119 top-of-rack switches below 3 aggregation switches.
+var lingjun = map[int][]int64{
+	8: {8, 8, 6, 7, 6, 7, 8, 7, 7, 6, 7, 4, 7, 6, 6, 0, 7, 8, 5, 0, 5, 4, 6, 0, 0, 8, 7, 5, 5, 5, 6, 6, 2},
+	10: {
+		9, 7, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 7, 8, 8, 8, 8, 7, 7, 8, 8, 7, 8, 8, 7, 5, 8, 8, 8, 8, 6, 6, 7, 8, 6, 8, 8, 8,
+		8, 8, 7, 3, 8, 7, 8, 8,
+	},
+	12: {
+		7, 8, 8, 8, 8, 8, 8, 8, 8, 6, 7, 8, 8, 5, 8, 8, 8, 6, 8, 8, 8, 8, 8, 7, 8, 8, 8, 8, 8, 8, 8, 8, 2, 2, 7, 7, 8, 6, 7, 7,
+		6, 8,
+	},
+}
+
+func TestKnownOptimumOfAClosFabric(t *testing.T) {
+	var paths []string
+	switches := 0
+	for _, psw := range []int{8, 10, 12} {
+		for i, hosts := range lingjun[psw] {
+			for h := range hosts {
+				paths = append(paths, fmt.Sprintf("G6/P%d/S%d/h%d", psw, i+1, h))
+			}
+			if hosts > 0 {
+				switches++
+			}
+		}
+	}
+	if len(paths) != 847 || switches != 119 {
+		t.Fatalf("%d hosts below %d switches", len(paths), switches)
+	}
+	c := treeCluster(t, []string{"dsw", "psw", "asw"}, nil, paths...)
+	const psw, asw = Level(2), Level(3)
+
+	// One switch of each size: the smallest that holds the gang.
+	for members, want := range map[int]string{2: "G6/P8/S33", 3: "G6/P10/S44", 4: "G6/P8/S12", 5: "G6/P8/S19", 9: "G6/P10/S1"} {
+		d := gang(c, repeat(members, 8)...)
+		d.Required = asw
+		if got := racksOf(mustPlan(t, c, d, nil)); !slices.Equal(got, []string{want}) {
+			t.Errorf("%d hosts below %v, want %s", members, got, want)
+		}
+	}
+	d := gang(c, repeat(10, 8)...)
+	d.Required = asw
+	if e := mustRefuse(t, c, d, nil); e.Best.Members != 9 || c.DomainName(e.Best.Domain) != "S1" {
+		t.Errorf("best %+v", e.Best)
+	}
+
+	// Larger gangs: the smallest aggregation switch that holds them, and the fewest switches there.
+	for _, members := range []int{10, 64, 100, int(total(lingjun[8])), int(total(lingjun[8])) + 1, int(total(lingjun[10]))} {
+		below := 0
+		for _, p := range []int{8, 12, 10} { // by rising size
+			if total(lingjun[p]) >= int64(members) {
+				below = p
+				break
+			}
+		}
+		d := gang(c, repeat(members, 8)...)
+		d.Required, d.Preferred = psw, asw
+		got := racksOf(mustPlan(t, c, d, nil))
+		if want := fewest(slices.Clone(lingjun[below]), int64(members)); len(got) != want || !slices.ContainsFunc(got, func(s string) bool {
+			return s[:len(fmt.Sprintf("G6/P%d/", below))] == fmt.Sprintf("G6/P%d/", below)
+		}) {
+			t.Errorf("%d hosts below %d switches %v, want %d below P%d", members, len(got), got, want, below)
+		}
+	}
+	d = gang(c, repeat(int(total(lingjun[10]))+1, 8)...)
+	d.Required = psw
+	mustRefuse(t, c, d, nil)
+
+	// Pipelines of 8 hosts, each below one switch: as many as there are switches with 8 hosts.
+	whole := 0
+	for _, p := range lingjun {
+		for _, hosts := range p {
+			if hosts >= 8 {
+				whole++
+			}
+		}
+	}
+	mustPlan(t, c, slicedGang(c, 8*whole, 8, asw, 8), nil)
+	mustRefuse(t, c, slicedGang(c, 8*whole+8, 8, asw, 8), nil)
+}
