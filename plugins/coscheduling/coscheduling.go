@@ -256,6 +256,7 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		cluster: gangplan.NewCluster(args.Levels()),
 		clock:   clock.RealClock{},
 	}
+	pl.cluster.Use(handle)
 	if err := pl.watch(ctx); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}

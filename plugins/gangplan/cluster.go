@@ -22,6 +22,8 @@ type Cluster struct {
 	infoByID []fwk.NodeInfo
 
 	eligibility eligibilityCache
+	singles     singles
+	asked       asked
 }
 
 // NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
@@ -88,7 +90,15 @@ func (c *Cluster) readNode(id planner.NodeID, info fwk.NodeInfo) {
 	capacity = append(capacity, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: int64(allocatable.GetAllowedPodNumber())})
 	used := c.amounts(info.GetRequested())
 	used = append(used, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: int64(len(info.GetPods()))})
+	capacity, used = c.singles.read(info, capacity, used)
 	c.SetNode(id, capacity, used)
+}
+
+// readNodes reads the capacity of all nodes again.
+func (c *Cluster) readNodes() {
+	for id, info := range c.infoByID {
+		c.readNode(planner.NodeID(id), info)
+	}
 }
 
 // amounts lists the resources that are not zero: devices by name first, since they are what a

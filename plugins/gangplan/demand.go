@@ -59,15 +59,19 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 			d.Demand.Placed = append(d.Demand.Placed, planner.PlacedMember{Node: id})
 		}
 	}
-	classes, repelled := map[string]int{}, c.repelledLabels()
 	for i, pod := range pods {
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
 		}
 		d.Infos[i] = info
-		d.exact = d.exact || needsExact(pod)
-		requests := c.Requests(info)
+	}
+	takes, beyond := c.single(d.Infos)
+	classes, repelled := map[string]int{}, c.repelledLabels()
+	for i, pod := range pods {
+		info := d.Infos[i]
+		d.exact = d.exact || beyond[i] || needsExact(pod) || c.asked.backed(info)
+		requests := append(c.Requests(info), takes[i]...)
 		requirements := requirementsOf(pod)
 		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled)})
 		if err != nil {
@@ -116,50 +120,10 @@ func pick(labels map[string]string, keys sets.Set[string]) map[string]string {
 
 // Requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of
 // containers that is too large for an integer can come out negative; NodeResourcesFit takes that
-// for nothing requested.
+// for nothing requested. Resources that it leaves to others are left out.
 func (c *Cluster) Requests(info fwk.PodInfo) []planner.Amount {
-	amounts := slices.DeleteFunc(c.amounts(info.CalculateResource().Resource), func(a planner.Amount) bool { return a.Value < 0 })
+	amounts := slices.DeleteFunc(c.amounts(info.CalculateResource().Resource), func(a planner.Amount) bool {
+		return a.Value < 0 || c.asked.left(corev1.ResourceName(c.ResourceName(a.Resource)))
+	})
 	return append(amounts, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: 1})
-}
-
-// needsExact reports whether the place of one member may depend on the place of another, or on
-// something a node has only one of: inter-pod affinity and spread, host ports, volumes, and
-// resource claims.
-func needsExact(pod *corev1.Pod) bool {
-	if a := pod.Spec.Affinity; a != nil {
-		if a.PodAffinity != nil && len(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			return true
-		}
-		if a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
-			return true
-		}
-	}
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
-			return true
-		}
-	}
-	for _, v := range pod.Spec.Volumes {
-		if needsPlace(&v) {
-			return true
-		}
-	}
-	return len(pod.Spec.ResourceClaims) > 0 || hasHostPort(pod.Spec.InitContainers) || hasHostPort(pod.Spec.Containers)
-}
-
-// needsPlace reports whether a volume can keep a pod off a node.
-func needsPlace(v *corev1.Volume) bool {
-	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil ||
-		v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil
-}
-
-func hasHostPort(containers []corev1.Container) bool {
-	for _, c := range containers {
-		for _, p := range c.Ports {
-			if p.HostPort > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }

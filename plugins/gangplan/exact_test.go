@@ -33,6 +33,7 @@ func newObjectScene(t *testing.T, objects []runtime.Object, pods []*corev1.Pod, 
 	t.Helper()
 	s := &objectScene{scene: &scene{t: t, cluster: NewCluster(nil)}}
 	s.fw, s.nodes, s.client = stage.NewFrameworkWith(t, objects, pods, nodes...)
+	s.cluster.Use(s.fw)
 	s.cluster.Sync(s.nodes)
 	return s
 }

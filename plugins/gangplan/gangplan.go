@@ -24,8 +24,9 @@ type Claim struct {
 func Plan(ctx context.Context, fw framework.Framework, c *Cluster, d *Demand, claims []Claim) (*planner.Plan, *planner.Explanation, error) {
 	for _, claim := range claims {
 		if id, ok := c.Node(claim.Node); ok {
-			c.Take(id, claim.Requests)
-			defer c.Return(id, claim.Requests)
+			held := c.singles.held(claim.Requests)
+			c.Take(id, held)
+			defer c.Return(id, held)
 		}
 	}
 	if !d.exact {

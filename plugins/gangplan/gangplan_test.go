@@ -28,6 +28,7 @@ func newScene(t *testing.T, levels []string, pods []*corev1.Pod, nodes ...*corev
 	t.Helper()
 	s := &scene{t: t, cluster: NewCluster(levels)}
 	s.fw, s.nodes = stage.NewFramework(t, pods, nodes...)
+	s.cluster.Use(s.fw)
 	s.cluster.Sync(s.nodes)
 	return s
 }
@@ -119,7 +120,7 @@ func TestPlanOverRealFilters(t *testing.T) {
 			nodes: stage.Nodes(2, 8), min: 3, members: stage.Pods(3, 1, func(p *st.PodWrapper) *st.PodWrapper {
 				return p.PodAntiAffinityExists("app", "kubernetes.io/hostname", st.PodAntiAffinityWithRequiredReq)
 			}),
-			refused: "room for 2; of 2 nodes: 2 refused by InterPodAffinity",
+			refused: "room for 2; short of own node (anti-affinity): needed 3, free 2 of 2",
 		},
 		"host ports": {
 			nodes: stage.Nodes(2, 8), min: 2, members: stage.Pods(2, 1, func(p *st.PodWrapper) *st.PodWrapper {

@@ -52,6 +52,21 @@ func NewFrameworkWith(t testing.TB, objects []runtime.Object, pods []*corev1.Pod
 	return fw, infos, client
 }
 
+// NewFrameworkIgnoring is NewFramework with NodeResourcesFit configured to ignore extended resources and
+// groups of them.
+func NewFrameworkIgnoring(t testing.TB, resources, groups []string, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
+	t.Helper()
+	profile := Profile()
+	for i, c := range profile.PluginConfig {
+		if args, ok := c.Args.(*schedconfig.NodeResourcesFitArgs); ok {
+			args = args.DeepCopy()
+			args.IgnoredResources, args.IgnoredResourceGroups = resources, groups
+			profile.PluginConfig[i].Args = args
+		}
+	}
+	return newFramework(t, profile, nil, nil, nodes)
+}
+
 // Profile is the configuration of the framework: the default arguments of the in-tree plugins that
 // need no objects besides nodes and pods, and of those named.
 func Profile(more ...string) *schedconfig.KubeSchedulerProfile {
@@ -99,8 +114,14 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 		claims := assumecache.NewAssumeCache(klog.FromContext(ctx), factory.Resource().V1().ResourceClaims().Informer(), "ResourceClaim", "", nil)
 		// The plugins must have seen the objects before a test asks them.
 		synced = append(synced, slices.HasSynced, claims.AddEventHandler(cache.ResourceEventHandlerFuncs{}).HasSynced)
+		manager := dynamicresources.NewDRAManager(ctx, claims, slices, factory)
+		classes, err := factory.Resource().V1().DeviceClasses().Informer().AddEventHandler(manager.DeviceClassResolver().(cache.ResourceEventHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synced = append(synced, classes.HasSynced)
 		options = append(options,
-			frameworkruntime.WithSharedDRAManager(dynamicresources.NewDRAManager(ctx, claims, slices, factory)),
+			frameworkruntime.WithSharedDRAManager(manager),
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		)
 	}
