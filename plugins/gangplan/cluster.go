@@ -24,6 +24,7 @@ type Cluster struct {
 	eligibility eligibilityCache
 	singles     singles
 	asked       asked
+	tenants     []tenancies // by node, as far as they were asked for
 }
 
 // NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
@@ -53,7 +54,7 @@ func (c *Cluster) needsRebuild(infos []fwk.NodeInfo) bool {
 	}
 	for i, info := range infos {
 		was, is := c.byID[c.ids[i]], info.Node()
-		if was != is && (was.Name != is.Name || !slices.Equal(c.domains(was), c.domains(is))) {
+		if was != is && (was.Name != is.Name || !slices.Equal(domainsOf(c.Levels(), was), domainsOf(c.Levels(), is))) {
 			return true
 		}
 	}
@@ -63,9 +64,10 @@ func (c *Cluster) needsRebuild(infos []fwk.NodeInfo) bool {
 func (c *Cluster) rebuild(infos []fwk.NodeInfo) {
 	nodes := make([]planner.Node, len(infos))
 	for i, info := range infos {
-		nodes[i] = planner.Node{Name: info.Node().Name, Domains: c.domains(info.Node())}
+		nodes[i] = planner.Node{Name: info.Node().Name, Domains: domainsOf(c.Levels(), info.Node())}
 	}
 	c.SetNodes(nodes)
+	c.tenants = nil
 	c.ids = make([]planner.NodeID, len(infos))
 	c.generations = make([]int64, len(infos))
 	c.byID = make([]*corev1.Node, len(infos))
@@ -76,9 +78,10 @@ func (c *Cluster) rebuild(infos []fwk.NodeInfo) {
 	}
 }
 
-func (c *Cluster) domains(node *corev1.Node) []string {
-	values := make([]string, len(c.Levels()))
-	for i, label := range c.Levels() {
+// domainsOf returns a node's values for topology levels.
+func domainsOf(levels []string, node *corev1.Node) []string {
+	values := make([]string, len(levels))
+	for i, label := range levels {
 		values[i] = node.Labels[label]
 	}
 	return values
@@ -99,36 +102,6 @@ func (c *Cluster) readNodes() {
 	for id, info := range c.infoByID {
 		c.readNode(planner.NodeID(id), info)
 	}
-}
-
-// amounts lists the resources that are not zero: devices by name first, since they are what a
-// gang is usually short of, then cpu, memory and ephemeral storage.
-func (c *Cluster) amounts(r fwk.Resource) []planner.Amount {
-	scalars := r.GetScalarResources()
-	names := make([]string, 0, len(scalars))
-	for name, value := range scalars {
-		if value != 0 {
-			names = append(names, string(name))
-		}
-	}
-	slices.Sort(names)
-	out := make([]planner.Amount, 0, len(names)+4)
-	for _, name := range names {
-		out = append(out, planner.Amount{Resource: c.Resource(name), Value: scalars[corev1.ResourceName(name)]})
-	}
-	for _, a := range []struct {
-		name  corev1.ResourceName
-		value int64
-	}{
-		{corev1.ResourceCPU, r.GetMilliCPU()},
-		{corev1.ResourceMemory, r.GetMemory()},
-		{corev1.ResourceEphemeralStorage, r.GetEphemeralStorage()},
-	} {
-		if a.value != 0 {
-			out = append(out, planner.Amount{Resource: c.Resource(string(a.name)), Value: a.value})
-		}
-	}
-	return out
 }
 
 // Info returns the snapshot's entry of a node.

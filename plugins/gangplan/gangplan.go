@@ -18,17 +18,32 @@ type Claim struct {
 	Requests []planner.Amount
 }
 
+// Hold takes claims out of what the model has left, until the returned function gives them back.
+func (c *Cluster) Hold(claims []Claim) (release func()) {
+	type taken struct {
+		node    planner.NodeID
+		amounts []planner.Amount
+	}
+	var all []taken
+	for _, claim := range claims {
+		if id, ok := c.Node(claim.Node); ok {
+			t := taken{id, c.singles.held(claim.Requests)}
+			c.Take(t.node, t.amounts)
+			all = append(all, t)
+		}
+	}
+	return func() {
+		for _, t := range all {
+			c.Return(t.node, t.amounts)
+		}
+	}
+}
+
 // Plan places the demand on what the snapshot of the last Sync has left beside the claims, or explains
 // why it does not fit; exactly one of the two is returned unless a plugin fails. Gangs that arithmetic
 // cannot describe are placed one member at a time.
 func Plan(ctx context.Context, fw framework.Framework, c *Cluster, d *Demand, claims []Claim) (*planner.Plan, *planner.Explanation, error) {
-	for _, claim := range claims {
-		if id, ok := c.Node(claim.Node); ok {
-			held := c.singles.held(claim.Requests)
-			c.Take(id, held)
-			defer c.Return(id, held)
-		}
-	}
+	defer c.Hold(claims)()
 	if !d.exact {
 		plan, explanation, err := c.Plan(&d.Demand, &verifier{ctx: ctx, fw: fw, cluster: c, demand: d})
 		if err != nil || plan != nil || !explanation.Undecided {

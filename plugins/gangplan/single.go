@@ -107,12 +107,30 @@ func hostPorts(pod *corev1.Pod) (ports []fwk.ProtocolPort, plain bool) {
 	return ports, plain
 }
 
-// PortAmounts are the host ports of a pod as the model counts them.
-func PortAmounts(pod *corev1.Pod) []planner.ResourceAmount {
+// counts reports whether a column is one of these.
+func (s *singles) counts(r planner.Resource) bool {
+	if slices.Contains(s.apart, r) {
+		return true
+	}
+	for _, port := range s.ports {
+		if port == r {
+			return true
+		}
+	}
+	return false
+}
+
+// portsOf are the host ports of a pod that have a column.
+func (s *singles) portsOf(pod *corev1.Pod) []planner.Amount {
+	if len(s.ports) == 0 {
+		return nil
+	}
+	var out []planner.Amount
 	ports, _ := hostPorts(pod)
-	var out []planner.ResourceAmount
 	for _, p := range ports {
-		out = append(out, planner.ResourceAmount{Name: portName(p), Value: 1})
+		if r, ok := s.ports[p]; ok {
+			out = append(out, planner.Amount{Resource: r, Value: 1})
+		}
 	}
 	return out
 }

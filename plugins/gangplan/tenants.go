@@ -1,0 +1,73 @@
+package gangplan
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// tenancies are the tenants of a node at a generation of its snapshot entry.
+type tenancies struct {
+	generation int64
+	known      bool
+	list       []planner.Tenancy
+}
+
+// others are the tenants of the nodes besides one gang.
+type others struct {
+	cluster *Cluster
+	without planner.Tenant
+}
+
+// Others tells who uses the nodes besides a gang. It looks at the pods of a node when it is asked about
+// it, if they changed since it was asked last.
+func (c *Cluster) Others(gang types.NamespacedName) planner.Tenants {
+	return &others{c, planner.Tenant{Name: gang.String()}}
+}
+
+// On implements planner.Tenants.
+func (o *others) On(node planner.NodeID) []planner.Tenancy {
+	list := o.cluster.tenantsOf(node)
+	if i := slices.IndexFunc(list, func(t planner.Tenancy) bool { return t.Tenant == o.without }); i >= 0 {
+		return slices.Delete(slices.Clone(list), i, i+1)
+	}
+	return list
+}
+
+func (c *Cluster) tenantsOf(node planner.NodeID) []planner.Tenancy {
+	if len(c.tenants) != len(c.infoByID) {
+		c.tenants = make([]tenancies, len(c.infoByID))
+	}
+	info, entry := c.infoByID[node], &c.tenants[node]
+	if entry.known && entry.generation == info.GetGeneration() {
+		return entry.list
+	}
+	*entry = tenancies{generation: info.GetGeneration(), known: true}
+	index := map[planner.Tenant]int{}
+	for _, pod := range info.GetPods() {
+		tenant := planner.Tenant{Name: klog.KObj(pod.GetPod()).String(), Pod: true}
+		if gang, ok := podgroup.Key(pod.GetPod()); ok {
+			tenant = planner.Tenant{Name: gang.String()}
+		}
+		i, known := index[tenant]
+		if !known {
+			i = len(entry.list)
+			index[tenant] = i
+			entry.list = append(entry.list, planner.Tenancy{Tenant: tenant})
+		}
+		t := &entry.list[i]
+		used := append(c.Requests(pod), c.singles.portsOf(pod.GetPod())...)
+		for _, a := range used {
+			if j := slices.IndexFunc(t.Used, func(u planner.Amount) bool { return u.Resource == a.Resource }); j >= 0 {
+				t.Used[j].Value += a.Value
+			} else {
+				t.Used = append(t.Used, a)
+			}
+		}
+	}
+	return entry.list
+}

@@ -1,0 +1,84 @@
+package gangplan
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// Watch tells which events of nodes and pods could let a refused gang in. Every such event since the
+// refusal must be shown to it, until it says yes. It is safe for concurrent use.
+type Watch struct {
+	mu     sync.Mutex
+	watch  *planner.Watch
+	levels []string
+	// singles are what the gang asks of a node that only this package counts: an empty node has one.
+	singles []planner.ResourceAmount
+}
+
+// Watch returns a watch for a gang that Plan just refused with the given explanation.
+func (c *Cluster) Watch(d *Demand, e *planner.Explanation) *Watch {
+	w := &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels()}
+	for i := range d.Classes {
+		for _, a := range d.Classes[i].Requests {
+			if name := c.ResourceName(a.Resource); c.singles.counts(a.Resource) && !slices.ContainsFunc(w.singles, func(s planner.ResourceAmount) bool { return s.Name == name }) {
+				w.singles = append(w.singles, planner.ResourceAmount{Name: name, Value: 1})
+			}
+		}
+	}
+	return w
+}
+
+// NodeHelps reports whether a node that came (old is nil) or changed could help.
+func (w *Watch) NodeHelps(old, node *corev1.Node) bool {
+	change := planner.Change{Node: node.Name, Changed: true, Domains: domainsOf(w.levels, node)}
+	if old == nil {
+		change.Free = append(amountsOf(framework.NewResource(node.Status.Allocatable)), w.singles...)
+		change.Free = append(change.Free, planner.ResourceAmount{Name: string(corev1.ResourcePods), Value: node.Status.Allocatable.Pods().Value()})
+	}
+	return w.could(change)
+}
+
+// Freed is what a pod gave back on its node.
+type Freed struct {
+	node    string
+	amounts []planner.ResourceAmount
+}
+
+// FreedBy is what a pod on a node gave back when it went (now is nil) or changed.
+func FreedBy(was, now *corev1.Pod) (*Freed, error) {
+	amounts, err := usedBy(was)
+	if err != nil {
+		return nil, err
+	}
+	if now != nil {
+		still, err := usedBy(now)
+		if err != nil {
+			return nil, err
+		}
+		for i := range amounts {
+			for _, s := range still {
+				if s.Name == amounts[i].Name {
+					amounts[i].Value -= s.Value
+				}
+			}
+		}
+		amounts = slices.DeleteFunc(amounts, func(a planner.ResourceAmount) bool { return a.Value <= 0 })
+	}
+	return &Freed{was.Spec.NodeName, amounts}, nil
+}
+
+// PodHelps reports whether what a pod gave back could help.
+func (w *Watch) PodHelps(f *Freed) bool {
+	return w.could(planner.Change{Node: f.node, Freed: f.amounts})
+}
+
+func (w *Watch) could(change planner.Change) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.watch.CouldHelp(change)
+}
