@@ -101,19 +101,19 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		pl.gangs.cameEarly(key, pod)
 		return "", fmt.Sprintf("%d members of PodGroup %q are yet to be seen by the scheduler", c.unseen, key.Name), nil
 	}
-	refuse := func(reason, why string, e *planner.Explanation) (string, string, error) {
-		pl.refuse(ctx, key, group, pod.UID, c, reason, why, e)
+	refuse := func(reason string, r *refusal) (string, string, error) {
+		pl.refuse(ctx, key, group, pod.UID, c, reason, r)
 		planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
-		return "", why, nil
+		return "", r.message, nil
 	}
 	if why := disagreement(group, c, need); why != "" {
-		return refuse(ReasonMembersDisagree, why, nil)
+		return refuse(ReasonMembersDisagree, &refusal{message: why})
 	}
 	pl.cluster.Sync(nodes)
 	d, err := pl.demand(ctx, group, c, c.waiting, min(need, len(c.waiting)))
 	switch {
 	case errors.As(err, new(*podgroup.TopologyError)):
-		return refuse(ReasonInvalidTopology, err.Error(), nil)
+		return refuse(ReasonInvalidTopology, &refusal{message: err.Error(), invalid: true})
 	case err != nil:
 		return "", "", err
 	}
@@ -123,7 +123,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	case err != nil:
 		return "", "", err
 	case explanation != nil:
-		return refuse(ReasonUnschedulable, explanation.String(), explanation)
+		return refuse(ReasonUnschedulable, pl.unplaced(key, d, explanation))
 	}
 	commit := pl.newCommit(d, plan)
 	commit.surplus = c.present >= int(group.Spec.MinMember)
@@ -182,22 +182,6 @@ func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *g
 		pl.handle.DeleteNominatedPodIfExists(pod)
 	}
 	return gangplan.Plan(ctx, pl.handle, pl.cluster, d, pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))
-}
-
-// shortOf are the resources without which the gang has no place; nil if that is not known. What is short
-// in the best domain may not be what is short in another one.
-func shortOf(e *planner.Explanation) sets.Set[string] {
-	if e.Within != "" {
-		return nil
-	}
-	short := sets.New[string]()
-	for _, s := range append(e.MinResources, e.Short...) {
-		short.Insert(s.Name)
-	}
-	if short.Len() == 0 {
-		return nil
-	}
-	return short
 }
 
 // minResources is what the PodGroup's minResources still ask for: members that have their place
@@ -285,19 +269,15 @@ func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.Nod
 
 // refuse turns the gang away as one. The member whose turn it is stands for all of them: the
 // scheduler's queue keeps for it the events that happened while the gang was being planned.
-func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason, why string, e *planner.Explanation) {
-	members := map[types.UID]version{}
+func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason string, r *refusal) {
+	r.representative, r.members = turn, map[types.UID]version{}
 	for _, p := range c.waiting {
-		members[p.UID] = versionOf(p)
-	}
-	r := &refusal{message: why, representative: turn, members: members, invalid: reason == ReasonInvalidTopology}
-	if e != nil {
-		r.short, r.learned = shortOf(e), e.Learned
+		r.members[p.UID] = versionOf(p)
 	}
 	early := pl.gangs.refuse(key, r)
-	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", why)
+	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.activatePods(klog.FromContext(ctx), early...) // they say the same on their pods
 	if c.present < int(group.Spec.MinMember) {
-		pl.report.refused(key, reason, why)
+		pl.report.refused(key, reason, r.message)
 	}
 }

@@ -48,8 +48,10 @@ type refusal struct {
 	representative types.UID
 	// members are the waiting members that the verdict was passed on.
 	members map[types.UID]version
-	// short are the resources whose release could help, or nil if any change could.
-	short sets.Set[string]
+	// watch tells which changes of nodes and pods could help; nil if any could.
+	watch *gangplan.Watch
+	// advice is what was told of the cluster, if that is what it is about.
+	advice advised
 	// invalid is set if the gang asks for a topology that cannot be, so that nothing in the cluster could
 	// help.
 	invalid bool

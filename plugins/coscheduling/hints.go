@@ -2,13 +2,14 @@ package coscheduling
 
 import (
 	"context"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 )
 
@@ -33,7 +34,8 @@ func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWit
 		{Event: fwk.ClusterEvent{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete}, QueueingHintFn: pl.otherHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
+		// A class may come to stand for an extended resource that no node has.
+		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.anyHelps},
 	}, nil
 }
 
@@ -50,32 +52,19 @@ func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
 }
 
 func (pl *Coscheduling) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	_, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
+	old, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
 	r, try := pl.represented(pod)
-	if !try || node == nil {
-		return fwk.QueueSkip, nil
-	}
-	if r != nil && r.short.Len() > 0 && !offers(node.Status.Allocatable, r) {
+	if !try || node == nil || r != nil && r.watch != nil && !r.watch.NodeHelps(old, node) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-// offers reports whether a node has any of the resources that a gang is short of.
-func offers(allocatable corev1.ResourceList, r *refusal) bool {
-	for name, q := range allocatable {
-		if r.short.Has(string(name)) && !q.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
 func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
-	old, _, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	old, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
 	}
@@ -83,30 +72,37 @@ func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj 
 	if !try {
 		return fwk.QueueSkip, nil
 	}
-	if r == nil || r.short.Len() == 0 || old == nil {
+	if r == nil || r.watch == nil || old == nil {
 		return fwk.Queue, nil
 	}
-	info, err := framework.NewPodInfo(old)
+	freed, err := pl.freed.by(old, now)
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if uses(info.CalculateResource().Resource, r) {
+	if r.watch.PodHelps(freed) {
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
 }
 
-// uses reports whether a pod requests any of the resources that a gang is short of.
-func uses(requests fwk.Resource, r *refusal) bool {
-	for name, value := range requests.GetScalarResources() {
-		if value > 0 && r.short.Has(string(name)) {
-			return true
+// lastFreed remembers what the last pod freed: an event is put to every waiting pod, one after another.
+type lastFreed struct {
+	mu       sync.Mutex
+	old, now *corev1.Pod
+	freed    *gangplan.Freed
+}
+
+func (l *lastFreed) by(old, now *corev1.Pod) (*gangplan.Freed, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freed == nil || l.old != old || l.now != now {
+		freed, err := gangplan.FreedBy(old, now)
+		if err != nil {
+			return nil, err
 		}
+		l.old, l.now, l.freed = old, now, freed
 	}
-	return r.short.Has(string(corev1.ResourcePods)) ||
-		requests.GetMilliCPU() > 0 && r.short.Has(string(corev1.ResourceCPU)) ||
-		requests.GetMemory() > 0 && r.short.Has(string(corev1.ResourceMemory)) ||
-		requests.GetEphemeralStorage() > 0 && r.short.Has(string(corev1.ResourceEphemeralStorage))
+	return l.freed, nil
 }
 
 // memberChanged lets a member whose own rules changed try again for its gang.
@@ -125,6 +121,14 @@ func (pl *Coscheduling) memberChanged(_ klog.Logger, pod *corev1.Pod, _, _ any) 
 func (pl *Coscheduling) otherHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
 	r, try := pl.represented(pod)
 	if !try || r != nil && !r.learned {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// anyHelps queues gangs whatever they were refused for.
+func (pl *Coscheduling) anyHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	if _, try := pl.represented(pod); !try {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -1,0 +1,37 @@
+package coscheduling
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+// adviceAge is how long advice is repeated to a gang that is refused for the same causes again. It
+// costs a few plans, and who uses the nodes may have changed since.
+const adviceAge = 30 * time.Second
+
+// advised is the explanation of a refusal as it was told, and what it was before advice was added.
+type advised struct {
+	bare, told string
+	at         time.Time
+}
+
+// unplaced makes the verdict on a gang that was just found not to fit.
+func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e *planner.Explanation) *refusal {
+	// The explanation is about the cluster without what other gangs hold.
+	defer pl.cluster.Hold(pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))()
+	r := &refusal{learned: e.Learned, watch: pl.cluster.Watch(d, e)}
+	r.advice = advised{bare: e.String(), at: pl.clock.Now()}
+	if last := pl.gangs.refusalOf(key); last != nil && last.advice.bare == r.advice.bare && r.advice.at.Sub(last.advice.at) < adviceAge {
+		r.advice = last.advice
+	} else {
+		pl.cluster.Advise(&d.Demand, e, pl.cluster.Others(key))
+		r.advice.told = e.String()
+	}
+	r.message = r.advice.told
+	return r
+}
