@@ -83,6 +83,7 @@ func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, p
 		} else if pl.gangs.reseat(key, seats) {
 			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", reserved, "open", len(seats))
 			pl.nominate(ctx, seats)
+			pl.activateRefused(logger, key) // for those that wait for what is held no more there is no event
 			return pl.gangs.verdictFor(key, pod.UID).node
 		}
 	}
@@ -138,10 +139,7 @@ func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *r
 		pl.report.refused(key, ReasonLetGo, r.message)
 	}
 	if !reserved {
-		// Gangs that were refused for its sake see no pod leave.
-		for _, other := range pl.gangs.refusedBeside(key) {
-			pl.activateRepresentative(logger, other)
-		}
+		pl.activateRefused(logger, key) // those that were refused for its sake see no pod leave
 	}
 	pl.clock.AfterFunc(retryAfter(r.failures), func() {
 		for _, uid := range pl.gangs.rested(key, r.failures) {
@@ -210,6 +208,13 @@ func (pl *Coscheduling) groupWithdrawn(logger klog.Logger, key types.NamespacedN
 func (pl *Coscheduling) activateRepresentative(logger klog.Logger, key types.NamespacedName) {
 	if refused := pl.gangs.refusalOf(key); refused != nil && !refused.resting {
 		pl.activate(logger, key, func(m *podgroup.Member) bool { return m.UID == refused.representative })
+	}
+}
+
+// activateRefused puts all refused gangs besides the given one in line.
+func (pl *Coscheduling) activateRefused(logger klog.Logger, except types.NamespacedName) {
+	for _, other := range pl.gangs.refusedBeside(except) {
+		pl.activateRepresentative(logger, other)
 	}
 }
 
