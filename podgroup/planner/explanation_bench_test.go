@@ -19,31 +19,52 @@ func benchTenants(c *Cluster) occupancies {
 	return o
 }
 
-// BenchmarkExplain is what a refusal costs besides planning, what Watch adds, and Advise.
+// BenchmarkExplain is what a refusal costs besides finding out that there is no place, what Watch adds,
+// and what Advise does.
 func BenchmarkExplain(b *testing.B) {
 	for _, nodes := range []int{5000, 50000} {
 		c := benchCluster(nodes)
 		tenants := benchTenants(c)
-		for name, members := range map[string]int{"512": 512, "all": nodes} {
-			d := benchGang(c, members, 8)
-			if members == 512 {
-				d = benchGang(c, members, 16) // larger than a node
-			}
-			l := newLearned(1)
+		rack, _ := c.Level("rack")
+		for _, tc := range []struct {
+			name string
+			d    *Demand
+		}{
+			{"too large a request", benchGang(c, 512, 16)},
+			{"all nodes", benchGang(c, nodes, 8)},
+			{"a rack", func() *Demand { d := benchGang(c, 13, 8); d.Required = rack; return d }()},
+			{"slices in racks", benchSlices(c, nodes/16*8+16, 8, 8, "rack")},
+			{"two classes", func() *Demand {
+				d := benchGang(c, nodes/4*5, 8)
+				d.Classes = append(d.Classes, benchClass(c, 4))
+				for i := range nodes / 3 {
+					d.Members[i].Class = 1
+				}
+				return d
+			}()},
+		} {
 			run := func(what string, f func()) {
-				b.Run(fmt.Sprintf("%s/nodes=%d/members=%s", what, nodes, name), func(b *testing.B) {
-					b.ReportAllocs()
+				b.Run(fmt.Sprintf("%s/%s/nodes=%d/members=%d", what, tc.name, nodes, len(tc.d.Members)), func(b *testing.B) {
+					defer reportCPU(b)()
 					for b.Loop() {
 						f()
 					}
 				})
 			}
-			c.prepare(d)
-			c.countBlocks(d, l)
-			e := c.explain(d, l)
-			run("explain", func() { c.explain(d, l) })
-			run("watch", func() { c.Watch(d, e) })
-			run("advise", func() { c.Advise(d, e, tenants) })
+			l := newLearned(len(tc.d.Classes))
+			c.prepare(tc.d)
+			c.countBlocks(tc.d, l)
+			if c.placeMost(tc.d, l) {
+				b.Fatalf("%s: placed", tc.name)
+			}
+			e := c.explain(tc.d, l)
+			run("explain", func() {
+				c.prepare(tc.d)
+				c.countBlocks(tc.d, l)
+				c.explain(tc.d, l)
+			})
+			run("watch", func() { c.Watch(tc.d, e) })
+			run("advise", func() { c.Advise(tc.d, e, tenants) })
 			run("string", func() { _ = e.String() })
 			b.Log(e)
 		}

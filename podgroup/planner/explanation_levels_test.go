@@ -125,7 +125,7 @@ func TestExplanationSentenceWithLevels(t *testing.T) {
 			want: "gang needs 16 members (with nvidia.com/gpu 8) in slices of 4 per example.com/rack, " +
 				"room for 12, for more only if slices are torn apart; " +
 				"of 26 nodes: 3 too little nvidia.com/gpu left, 2 without the label example.com/rack; " +
-				"would fit with 4 more nodes of nvidia.com/gpu 8, each 4 of them in one rack (example.com/rack), " +
+				"would fit with 4 more nodes of nvidia.com/gpu 8, all in one rack (example.com/rack), " +
 				"or once team-a/llm ends, or now with slices per example.com/block",
 		},
 		"slices within a level": {

@@ -9,6 +9,12 @@ type learned struct {
 	nowhere []string
 }
 
+func newLearned(classes int) *learned {
+	l := &learned{}
+	l.reset(classes)
+	return l
+}
+
 // reset forgets everything and makes room for a number of classes.
 func (l *learned) reset(classes int) {
 	l.byClass, l.nowhere = resize(l.byClass, classes), resize(l.nowhere, classes)

@@ -2,14 +2,8 @@ package planner
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
@@ -59,22 +53,6 @@ func (e *Explanation) Sentence(limit int) string {
 		b.WriteString(c.text)
 	}
 	return cut(b.String(), limit)
-}
-
-// cut shortens a text to at most limit bytes, at the end of a character.
-func cut(s string, limit int) string {
-	const mark = " ..."
-	if len(s) <= limit {
-		return s
-	}
-	if limit < len(mark) {
-		return mark[:max(limit, 0)]
-	}
-	end := limit - len(mark)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + mark
 }
 
 func (e *Explanation) clauses() []clause {
@@ -311,6 +289,23 @@ func (e *Explanation) causes() string {
 	return b.String()
 }
 
+// atIssue returns those of the amounts whose resources keep the gang from its place, or all of them if
+// none does.
+func (e *Explanation) atIssue(of []ResourceAmount) []ResourceAmount {
+	var out []ResourceAmount
+	for _, a := range of {
+		names := func(s Shortage) bool { return s.Name == a.Name }
+		if slices.ContainsFunc(e.Short, names) || slices.ContainsFunc(e.Fragmented, names) || slices.ContainsFunc(e.MinResources, names) ||
+			slices.ContainsFunc(e.Causes, func(c Cause) bool { return c.Resource == a.Name }) {
+			out = append(out, a)
+		}
+	}
+	if len(out) == 0 {
+		return of
+	}
+	return out
+}
+
 // words says what would help.
 func (a *Advice) words(e *Explanation) string {
 	if a == nil {
@@ -319,15 +314,19 @@ func (a *Advice) words(e *Explanation) string {
 	var ways []string
 	if n := a.Nodes; n != nil {
 		way := fmt.Sprintf("with %d more node%s", n.Count, plural(n.Count))
-		if len(n.Shape) > 0 {
-			way += " of " + amounts(n.Shape, "")
+		if shape := e.atIssue(n.Shape); len(shape) > 0 {
+			way += " of " + amounts(shape, "")
 		}
 		switch {
 		case e.Within == "" || e.Domain == "" || len(e.MinResources) > 0:
 		case noun(e.Within) != "node":
 			way += fmt.Sprintf(" in %s %s", noun(e.Within), e.Domain)
 		}
-		if n.Together > 0 && n.Count > 1 {
+		switch {
+		case n.Together == 0 || n.Count == 1:
+		case n.Count <= n.Together:
+			way += fmt.Sprintf(", all in one %s", level(n.TogetherIn))
+		default:
 			way += fmt.Sprintf(", each %d of them in one %s", n.Together, level(n.TogetherIn))
 		}
 		ways = append(ways, way)
@@ -355,93 +354,4 @@ func (a *Advice) words(e *Explanation) string {
 		return ""
 	}
 	return "; would fit " + strings.Join(ways, ", or ")
-}
-
-// list joins names as a sentence does: "a, b and c".
-func list(names []string, and string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " " + and + " " + names[last]
-}
-
-// level names a level by what its domains are, with its label where that says more.
-func level(label string) string {
-	if n := noun(label); n != label {
-		return n + " (" + label + ")"
-	}
-	return label
-}
-
-// noun is what people call a domain of the level with this label: the last word of the label, such as
-// rack for example.com/rack, block for cloud.google.com/gce-topology-block, and clique for
-// nvidia.com/gpu.clique. A label that ends in a number, or an id, keeps its whole name.
-func noun(label string) string {
-	name := label[strings.LastIndexByte(label, '/')+1:]
-	if label == corev1.LabelHostname {
-		return "node"
-	}
-	last := name[strings.LastIndexAny(name, ".-_")+1:]
-	if last == "" || last == "id" || isDigit(last[0]) {
-		return name
-	}
-	return last
-}
-
-func sep(i int, first, next string) string {
-	if i == 0 {
-		return first
-	}
-	return next
-}
-
-func plural(n int) string { return verb(n, "", "s") }
-
-func verb(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}
-
-func counted(n int, noun string) string { return strconv.Itoa(n) + " " + noun + plural(n) }
-
-// about is an amount that changes with every pod, in words that do not: rounded down to two digits
-// where the resource is measured and not counted.
-func about(name string, value int64) string {
-	if !measured(name) || value == math.MaxInt64 {
-		return FormatAmount(name, value)
-	}
-	unit := int64(1)
-	if name != "cpu" {
-		for unit <= math.MaxInt64>>14 && value/unit >= 10<<10 {
-			unit <<= 10
-		}
-	}
-	n, scale := value/unit, int64(1)
-	for n/scale >= 100 {
-		scale *= 10
-	}
-	return FormatAmount(name, n/scale*scale*unit)
-}
-
-// measured reports whether a resource comes in amounts and not in pieces.
-func measured(name string) bool {
-	switch name {
-	case "cpu", "memory", "ephemeral-storage":
-		return true
-	}
-	return false
-}
-
-// FormatAmount writes an amount in the scheduler's units as a Kubernetes quantity.
-func FormatAmount(name string, value int64) string {
-	switch {
-	case name == "cpu":
-		return resource.NewMilliQuantity(value, resource.DecimalSI).String()
-	case name == "memory", name == "ephemeral-storage", strings.HasPrefix(name, "hugepages-"):
-		return resource.NewQuantity(value, resource.BinarySI).String()
-	}
-	return strconv.FormatInt(value, 10)
 }
