@@ -60,7 +60,7 @@ func more(w *world, e *Explanation, d *Demand, k int) (*Cluster, *Demand) {
 	nodes := slices.Clone(w.nodes)
 	name := "new"
 	if _, uniform := d.uniform(); !uniform {
-		name = "\x00" // where a mixture goes depends on the order of the nodes
+		name = newName // where a mixture goes depends on the order of the nodes
 	}
 	within := make([]string, len(w.Levels()))
 	if l := e.Best.Level; l > WholeCluster && l < w.NodeLevel() && len(e.MinResources) == 0 {

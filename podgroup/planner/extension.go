@@ -18,12 +18,21 @@ type extension struct {
 	level    Level
 }
 
-// maxAdded bounds how many nodes an advice may ask for.
-const maxAdded = 4096
+// An extension has room for firstAdded nodes to begin with, for growth times as many if they are not
+// enough, and for maxAdded at most: an advice that asks for more is none.
+const (
+	firstAdded = 32
+	growth     = 8
+	maxAdded   = 4096
+)
+
+// newName begins the names of new nodes and domains. No other name has it, and it comes after all
+// others.
+const newName = "\U0010FFFF"
 
 // extend copies the domain of the level that the whole gang requires around the given one, and puts
-// new nodes like shape into the given one.
-func (c *Cluster) extend(d *Demand, l *learned, in Domain, shape NodeID) *extension {
+// at most so many new nodes like shape into the given one. It returns nil if none could help.
+func (c *Cluster) extend(d *Demand, l *learned, in Domain, shape NodeID, atMost int) *extension {
 	x := &extension{Cluster: NewCluster(c.levels)}
 	region, required := c.Whole(), d.Required
 	if len(d.Sets) == 1 {
@@ -53,20 +62,24 @@ func (c *Cluster) extend(d *Demand, l *learned, in Domain, shape NodeID) *extens
 		x.together = int(around.Hi - around.Lo)
 		wanted *= x.together
 	}
-	nodes := make([]Node, 0, int(region.Hi-region.Lo)+min(wanted, maxAdded))
+	nodes := make([]Node, 0, int(region.Hi-region.Lo)+min(wanted, atMost))
+	var values []string
 	for node := region.Lo; node < region.Hi; node++ {
-		nodes = append(nodes, Node{c.names[node], c.values(node)})
+		if node == region.Lo || c.leaf[node] != c.leaf[node-1] {
+			values = c.values(node)
+		}
+		nodes = append(nodes, Node{c.names[node], values})
 	}
 	within := make([]string, len(c.levels))
 	if in.Level < c.NodeLevel() && in.Lo < in.Hi {
 		copy(within, c.values(in.Lo)[:in.Level])
 	}
-	for i := range min(wanted, maxAdded) {
+	for i := range min(wanted, atMost) {
 		values := slices.Clone(within)
 		for level := int(in.Level % c.NodeLevel()); level < len(values); level++ {
-			values[level] = fmt.Sprintf("\x00%d", i/max(x.together, 1)*min(x.together, 1))
+			values[level] = fmt.Sprint(newName, i/max(x.together, 1)*min(x.together, 1))
 		}
-		nodes = append(nodes, Node{fmt.Sprintf("\x00%d", i), values})
+		nodes = append(nodes, Node{fmt.Sprint(newName, i), values})
 	}
 	x.SetNodes(nodes)
 	x.copyFrom(c, d, l, region, nodes)
@@ -132,9 +145,9 @@ func carry[T uint16 | int32](known []T, region Domain, ids []NodeID) []T {
 	return out
 }
 
-// fewest returns the least number of new nodes with which the gang fits, 0 if no number does: with
-// one node less it does not.
-func (x *extension) fewest() int {
+// fewest returns the least number of new nodes, more than lo, with which the gang fits, 0 if no number
+// does: with one node less it does not.
+func (x *extension) fewest(lo int) int {
 	there := 0
 	fits := func(k int) bool {
 		for ; there < k; there++ {
@@ -145,7 +158,7 @@ func (x *extension) fewest() int {
 		}
 		return x.fits(x.demand, x.learned)
 	}
-	lo, hi := 0, 1
+	hi := lo + 1
 	for !fits(min(hi, len(x.added))) {
 		if hi >= len(x.added) {
 			return 0

@@ -40,11 +40,8 @@ func (c *Cluster) moreNodes(d, asked *Demand, l *learned, in Domain) *MoreNodes 
 	}
 	if class, ok := d.uniform(); ok {
 		m.Count = c.moreForOne(d, class, l, in, shape)
-	} else if x := c.extend(d, l, in, shape); x != nil {
-		m.Count = x.fewest()
-		if x.together > 0 {
-			m.Together, m.TogetherIn = x.together, c.LevelName(x.level)
-		}
+	} else {
+		c.moreForMixture(m, d, l, in, shape)
 	}
 	if m.Count <= 0 {
 		return nil
@@ -103,6 +100,24 @@ func (c *Cluster) moreForOne(d *Demand, class int, l *learned, in Domain, shape 
 		k = max(k, (s.Needed-s.Free-1)/has+1)
 	}
 	return int(k)
+}
+
+// moreForMixture finds by trying how many nodes like shape a domain lacks for any gang.
+func (c *Cluster) moreForMixture(m *MoreNodes, d *Demand, l *learned, in Domain, shape NodeID) {
+	tried := 0
+	for atMost := firstAdded; m.Count == 0; atMost = min(atMost*growth, maxAdded) {
+		x := c.extend(d, l, in, shape, atMost)
+		if x == nil {
+			return
+		}
+		if x.together > 0 {
+			m.Together, m.TogetherIn = x.together, c.LevelName(x.level)
+		}
+		m.Count = x.fewest(tried)
+		if tried = len(x.added); tried < atMost || atMost == maxAdded {
+			return
+		}
+	}
 }
 
 // shape returns the node of the domain that would hold the most members if it were empty: of those
