@@ -472,3 +472,19 @@ func TestCandidatesInOrderOfChoice(t *testing.T) {
 		break
 	}
 }
+
+// A set that has room by itself is not what keeps its gang from its place.
+func TestRoomForAGangInWhichOneSetFits(t *testing.T) {
+	c := treeCluster(t, nil, map[string]int64{"n1": 1, "n2": 1}, "n0", "n1", "n2")
+	d := gang(c, 8, 8, 1, 1, 1)
+	d.Classes = append(d.Classes, d.Classes[1])
+	d.Sets = []Set{{}, {}, {Required: c.NodeLevel(), SliceSize: 3}}
+	d.Members[1].Set = 1
+	for i := 2; i < 5; i++ {
+		d.Members[i].Set = 2
+	}
+	d.Members[4].Class = 2
+	if e := mustRefuse(t, c, d, nil); e.Placeable != 1 || e.Asked != 5 {
+		t.Errorf("room for %d of %d: %s", e.Placeable, e.Asked, e)
+	}
+}

@@ -150,7 +150,7 @@ func (c *Cluster) place(d *Demand, l *learned, k int) bool {
 // classes, that are found to fit at the first attempt. The blocks must have been counted.
 func (c *Cluster) placeable(d *Demand, l *learned) int {
 	c.work.retries = 0
-	fits, fails := 0, min(d.Min, c.best(d, l).Members+1)
+	fits, fails := 0, c.best(d, l).Members+1
 	for fails-fits > 1 {
 		if k := (fits + fails) / 2; c.place(d, l, k) {
 			fits = k
