@@ -33,6 +33,17 @@ func TestTransformKeepsWhatGangsReadAndNothingElse(t *testing.T) {
 		pod := randomPod(t)
 		if rapid.Bool().Draw(t, "of a JobSet") {
 			ofJobSet("set", "node", 3, 2, 1)(pod)
+			ofJobs(3)(pod)
+		}
+		for _, key := range rapid.SliceOfDistinct(rapid.SampledFrom(topologyAnnotations), rapid.ID).Draw(t, "topology") {
+			asking(key, "rack")(pod)
+		}
+		if rapid.Bool().Draw(t, "in a native group") {
+			name := "native"
+			pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+		}
+		if rapid.Bool().Draw(t, "generated") {
+			generated(pod)
 		}
 		thin := pod.DeepCopy()
 		fatten(pod)
