@@ -240,7 +240,8 @@ func (s *scene) gangWaitsThenStarts(as func(*corev1.Pod)) {
 // resumed and deleted.
 func (s *scene) trainJobRuns(schedulerName string) {
 	s.Helper()
-	runtime := s.sandboxedRuntime("torch-distributed-gang")
+	// Of MPI, which needs the most objects.
+	runtime := s.sandboxedRuntime("deepspeed-distributed-gang")
 	job := &trainer.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "train"}}
 	job.Spec.RuntimeRef.Name = runtime
 	job.Spec.Trainer = &trainer.Trainer{
