@@ -23,6 +23,7 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
 
 // What the API server's schema lets through, and more, ends in objects or in errors that name fields.
@@ -67,9 +68,6 @@ func endsInObjectsOrErrors(f *framework.Framework) func(t *rapid.T) {
 
 // pipeline does with a TrainJob what the controller does, up to the objects.
 func pipeline(t *rapid.T, f *framework.Framework, trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec) ([]client.Object, field.ErrorList) {
-	if errs := runtime.UnsupportedPolicies(spec); len(errs) > 0 {
-		return nil, errs
-	}
 	info, err := runtime.New(trainJob, spec)
 	if err != nil {
 		// The text begins with the field.
@@ -304,10 +302,18 @@ func anyRuntimeSpec(t *rapid.T) *v1alpha1.TrainingRuntimeSpec {
 		}
 		return policy
 	})
-	if rapid.Bool().Draw(t, "gang") {
-		spec.PodGroupPolicy = &v1alpha1.PodGroupPolicy{PodGroupPolicySource: v1alpha1.PodGroupPolicySource{
-			Coscheduling: &v1alpha1.CoschedulingPodGroupPolicySource{ScheduleTimeoutSeconds: maybe(t, "timeout", func() int32 { return anyCount(t) })},
-		}}
+	spec.PodGroupPolicy = maybe(t, "gang", func() v1alpha1.PodGroupPolicy {
+		policy := v1alpha1.PodGroupPolicy{}
+		if rapid.Bool().Draw(t, "volcano") {
+			policy.Volcano = &v1alpha1.VolcanoPodGroupPolicySource{}
+		}
+		if policy.Volcano == nil || odd(t) {
+			policy.Coscheduling = &v1alpha1.CoschedulingPodGroupPolicySource{ScheduleTimeoutSeconds: maybe(t, "timeout", func() int32 { return anyCount(t) })}
+		}
+		return policy
+	})
+	if odd(t) {
+		spec.Template.Annotations = map[string]string{gang.APIAnnotation: anyWord(t, string(gang.Native))}
 	}
 	return spec
 }
