@@ -163,6 +163,17 @@ func TestExplanationSentenceWithLevels(t *testing.T) {
 				"no node has room for any member, for example b0-r0-n0; short there of nvidia.com/gpu: needed 8, free 0 of 8, 8 used by team-a/llm; " +
 				"of its 1 node: 1 too little nvidia.com/gpu left; would fit with 1 more node of nvidia.com/gpu 8, or once team-a/llm ends",
 		},
+		"minResources beyond the members": {
+			used: some,
+			demand: func(c *Cluster) *Demand {
+				d := within(2, 8, rack)(c)
+				d.MinResources = []Amount{{c.Resource("nvidia.com/gpu"), 176}}
+				return d
+			},
+			want: "gang needs 2 members (with nvidia.com/gpu 8) within one rack (example.com/rack); minResources asks for more than is free: " +
+				"nvidia.com/gpu: needed 176, free 160 of 208, 8 used by team-a/llm, 8 by team-b/vision; 2 nodes have no label example.com/rack; " +
+				"would fit with 2 more nodes of nvidia.com/gpu 8, or once team-a/llm and team-b/vision end",
+		},
 		"larger than any node": {
 			used: some, demand: within(4, 16, rack),
 			want: "gang needs 4 members (with nvidia.com/gpu 16) within one rack (example.com/rack); " +

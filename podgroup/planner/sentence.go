@@ -275,9 +275,11 @@ func (e *Explanation) causes() string {
 		of += "its "
 	}
 	rest := 0
-	causes := slices.DeleteFunc(slices.Clone(e.Causes), func(c Cause) bool { return e.asksTooMuchOf(c.Resource) })
-	for i, cause := range causes {
-		if i >= maxCauses && len(causes) > maxCauses+1 {
+	if len(e.TooLarge) > 0 || len(e.MinResources) > 0 && e.Within != "" {
+		return "" // no node is to blame
+	}
+	for i, cause := range e.Causes {
+		if i >= maxCauses && len(e.Causes) > maxCauses+1 {
 			rest += cause.Nodes
 			continue
 		}
