@@ -93,12 +93,13 @@ func (c *Cluster) prepareGroups(d *Demand) {
 	if gang.preferred > WholeCluster {
 		gang.preferred = max(gang.preferred, gang.required)
 	}
-	w.placedNodes = w.placedNodes[:0]
+	w.onNode, w.inDomain = resize(w.onNode, len(c.names)), resize(w.inDomain, len(c.domains))
+	clear(w.onNode)
+	clear(w.inDomain)
 	for _, p := range d.Placed {
 		gang.placed.add(p.Node)
-		w.placedNodes = append(w.placedNodes, p.Node)
+		c.mark(p.Node, 1)
 	}
-	slices.Sort(w.placedNodes)
 	w.groups = append(w.groups[:0], gang)
 	w.groupOf = resize(w.groupOf, len(w.sets))
 	for s := range w.sets {

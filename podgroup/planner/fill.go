@@ -1,15 +1,12 @@
 package planner
 
-import (
-	"cmp"
-	"slices"
-)
+import "cmp"
 
 // filler picks places for the units of a block inside a domain that has room for them. It takes the
 // largest sub-domain first until one holds what is left, and of those the smallest: so the fewest
-// are used, and a large one is not opened for a small remainder. Those with members of the gang that
-// have their place come before all others. With a preferred level its domains are what is counted,
-// wherever they are; otherwise the sub-domains of each level in turn.
+// are used, and a large one is not opened for a small remainder. Those with members of the gang, in
+// place or packed before, come before all others. With a preferred level its domains are what is
+// counted, wherever they are; otherwise the sub-domains of each level in turn.
 type filler struct {
 	c         *Cluster
 	d         *Demand
@@ -172,7 +169,7 @@ func (f *filler) appendDomain(domain int32, units bool) {
 		sums = f.tally.units
 	}
 	if room := sums[hi] - sums[lo]; room > 0 {
-		c.work.places = append(c.work.places, place{domain: domain, node: lo, near: c.near(lo, hi), room: room})
+		c.work.places = append(c.work.places, place{domain: domain, node: lo, near: c.work.inDomain[domain] > 0, room: room})
 	}
 }
 
@@ -191,7 +188,7 @@ func (f *filler) appendBetween(lo, hi NodeID, units bool) {
 		if slots == 0 {
 			continue
 		}
-		p := place{domain: -1, node: node, near: c.near(node, node+1), room: slots}
+		p := place{domain: -1, node: node, near: c.work.onNode[node] > 0, room: slots}
 		if f.part.devices > 0 {
 			p.cost = c.free[c.work.device][node] - slots*f.part.devices
 		}
@@ -202,12 +199,11 @@ func (f *filler) appendBetween(lo, hi NodeID, units bool) {
 	}
 }
 
-// near reports whether one of the nodes lo to hi has members of the gang that have their place.
-func (c *Cluster) near(lo, hi NodeID) bool {
-	placed := c.work.placedNodes
-	i := 0
-	if len(placed) > 0 {
-		i, _ = slices.BinarySearch(placed, lo)
+// mark counts a member of the gang on a node, and in the domains around it, or takes it off.
+func (c *Cluster) mark(node NodeID, by int32) {
+	w := &c.work
+	w.onNode[node] += by
+	for i := c.leaf[node]; i >= 0; i = c.domains[i].parent {
+		w.inDomain[i] += by
 	}
-	return i < len(placed) && placed[i] < hi
 }

@@ -255,17 +255,19 @@ func (c *Cluster) packUnit(d *Demand, l *learned, t *target, b *block) bool {
 	return true
 }
 
-// take subtracts what the picks from a mark on use.
-func (c *Cluster) take(d *Demand, mark int) {
-	for _, p := range c.work.picks[mark:] {
-		c.move(p.node, d.Classes[p.class].Requests, -p.count)
-	}
-}
+// take subtracts what the picks from a mark on use, if there is anything else to pack.
+func (c *Cluster) take(d *Demand, mark int) { c.settle(d, mark, 1) }
 
-// giveBack adds what the picks from a mark on use to what is left again.
-func (c *Cluster) giveBack(d *Demand, mark int) {
+// giveBack is the inverse of take.
+func (c *Cluster) giveBack(d *Demand, mark int) { c.settle(d, mark, -1) }
+
+func (c *Cluster) settle(d *Demand, mark int, times int64) {
+	if len(c.work.parts) == 1 {
+		return
+	}
 	for _, p := range c.work.picks[mark:] {
-		c.move(p.node, d.Classes[p.class].Requests, p.count)
+		c.move(p.node, d.Classes[p.class].Requests, -times*p.count)
+		c.mark(p.node, int32(times))
 	}
 }
 

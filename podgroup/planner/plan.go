@@ -7,22 +7,21 @@ const maxRounds = 32
 // scratch holds what a plan needs, kept between plans so that they allocate nothing.
 type scratch struct {
 	// What the demand is made of; see prepare.
-	sets        []Set
-	required    Level // of the gang
-	groups      []group
-	groupOf     []int32 // by set
-	blocks      []block
-	parts       []part
-	single      []int32        // by set and class: the block of members that are in no slice
-	bySlice     []int32        // members in slices, by set, slice, class and rank
-	placed      []PlacedMember // by set, slice and node, if there are slices
-	placedNodes []NodeID       // in topology order
-	blockOf     []int32        // by member
-	first       []int32        // by member: the first member of its unit
-	order       []int32        // blocks by group, those with the largest units first
-	firstItems  []int32        // what is packed, in the first order: a block, or ^ of a group
-	device      Resource
-	scored      bool
+	sets       []Set
+	required   Level // of the gang
+	groups     []group
+	groupOf    []int32 // by set
+	blocks     []block
+	parts      []part
+	single     []int32        // by set and class: the block of members that are in no slice
+	bySlice    []int32        // members in slices, by set, slice, class and rank
+	placed     []PlacedMember // by set, slice and node, if there are slices
+	blockOf    []int32        // by member
+	first      []int32        // by member: the first member of its unit
+	order      []int32        // blocks by group, those with the largest units first
+	firstItems []int32        // what is packed, in the first order: a block, or ^ of a group
+	device     Resource
+	scored     bool
 
 	// How much fits where.
 	base, local []tally
@@ -45,6 +44,9 @@ type scratch struct {
 	unitsFrom  []int32 // by block: where its units begin in firsts
 	firsts     []int32
 	pinnedRoom []int64 // by block
+
+	// How many members of the gang are where, in place or packed.
+	onNode, inDomain []int32
 
 	next  []int32 // by block
 	nodes []NodeID
