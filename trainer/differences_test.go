@@ -1,6 +1,9 @@
 package trainer
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // intent is a reason to differ from Kubeflow Trainer, and where it shows.
 type intent struct {
@@ -17,8 +20,9 @@ const (
 	groupPath = "PodGroup/llm/spec"
 )
 
-// intendedDifferences are all differences from Kubeflow Trainer 2.3.0, by the input in which they show.
-var intendedDifferences = map[string][]intent{
+// intendedDifferences are all differences from Kubeflow Trainer 2.3.0, by the input in which they show: these,
+// and those of the policies.
+var intendedDifferences = merge(policyDifferences, map[string][]intent{
 	"torch-gang-limits-only": {{
 		why: "minResources counts what stands only among the limits, as the API server will make requests of it",
 		differences: []difference{
@@ -92,6 +96,12 @@ var intendedDifferences = map[string][]intent{
 			{nodePath + "/env[PET_MASTER_ADDR]/value", "llm-node-0-0.llm", "llm-node-0-0.mesh"},
 		},
 	}},
+})
+
+func merge(a, b map[string][]intent) map[string][]intent {
+	merged := maps.Clone(a)
+	maps.Copy(merged, b)
+	return merged
 }
 
 // phase0 is a whole PodGroup that only Muster makes, for the pods before the training nodes.

@@ -2,9 +2,11 @@
 //
 //	cd hack/conformance && go run ./generate
 //
-// For each trainer/testdata/conformance/NAME.input.yaml, a runtime and a TrainJob, it writes the JobSet and
-// the PodGroup that Kubeflow Trainer's runtime framework builds to NAME.kubeflow.yaml. It also writes the
-// schemas of Kubeflow Trainer's CustomResourceDefinitions, without descriptions, to trainer/testdata/crds.
+// For each trainer/testdata/conformance/NAME.input.yaml, a runtime and a TrainJob, it writes the objects that
+// Kubeflow Trainer's runtime framework builds to NAME.kubeflow.yaml; of Secrets, and of ConfigMaps but for
+// MPI's hostfile, it keeps no data. For each trainer/testdata/runtimes/NAME.input.yaml, a TrainJob, it does so
+// with the runtime that Kubeflow Trainer ships and the TrainJob names. It also writes the schemas of Kubeflow
+// Trainer's CustomResourceDefinitions, without descriptions, to trainer/testdata/crds.
 package main
 
 import (
@@ -13,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +37,7 @@ const (
 )
 
 // recorded are the kinds that the test compares.
-var recorded = []string{"JobSet", "PodGroup"}
+var recorded = []string{"JobSet", "PodGroup", "ConfigMap", "Secret"}
 
 func main() {
 	if err := run(context.Background(), filepath.Join("..", "..", "trainer", "testdata")); err != nil {
@@ -44,35 +47,122 @@ func main() {
 }
 
 func run(ctx context.Context, testdata string) error {
-	inputs, err := filepath.Glob(filepath.Join(testdata, "conformance", "*"+inputSuffix))
+	upstream, err := module()
+	if err != nil {
+		return err
+	}
+	err = record(filepath.Join(testdata, "conformance"), func(content []byte) ([]byte, error) {
+		trainJob, runtime, err := decode(content)
+		if err != nil {
+			return nil, err
+		}
+		if runtime == nil {
+			return nil, errors.New("an input needs a runtime")
+		}
+		return build(ctx, trainJob, runtime)
+	})
+	if err != nil {
+		return err
+	}
+	runtimes, err := shipped(upstream)
+	if err != nil {
+		return err
+	}
+	err = record(filepath.Join(testdata, "runtimes"), func(content []byte) ([]byte, error) {
+		trainJob, _, err := decode(content)
+		if err != nil {
+			return nil, err
+		}
+		runtime, ok := runtimes[trainJob.Spec.RuntimeRef.Name]
+		if !ok {
+			return nil, fmt.Errorf("Kubeflow Trainer ships no runtime %q", trainJob.Spec.RuntimeRef.Name)
+		}
+		return build(ctx, trainJob, runtime)
+	})
+	if err != nil {
+		return err
+	}
+	return schemas(upstream, filepath.Join(testdata, "crds"))
+}
+
+// module returns the directory of Kubeflow Trainer's module.
+func module() (string, error) {
+	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the module: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
+}
+
+// record writes the output of every input in a directory.
+func record(dir string, output func(input []byte) ([]byte, error)) error {
+	inputs, err := filepath.Glob(filepath.Join(dir, "*"+inputSuffix))
 	if err != nil {
 		return err
 	}
 	if len(inputs) == 0 {
-		return fmt.Errorf("no inputs in %s: run it in hack/conformance", testdata)
+		return fmt.Errorf("no inputs in %s: run it in hack/conformance", dir)
 	}
 	for _, input := range inputs {
-		output, err := build(ctx, input)
+		content, err := os.ReadFile(input)
+		if err != nil {
+			return err
+		}
+		recorded, err := output(content)
 		if err != nil {
 			return fmt.Errorf("%s: %w", input, err)
 		}
-		if err := os.WriteFile(strings.TrimSuffix(input, inputSuffix)+outputSuffix, output, 0o644); err != nil {
+		if err := os.WriteFile(strings.TrimSuffix(input, inputSuffix)+outputSuffix, recorded, 0o644); err != nil {
 			return err
 		}
 	}
-	return schemas(filepath.Join(testdata, "crds"))
+	return nil
 }
 
-// build returns the recorded objects of one input as YAML documents, sorted by kind and name.
-func build(ctx context.Context, input string) ([]byte, error) {
-	content, err := os.ReadFile(input)
+// shipped returns the runtimes of Kubeflow Trainer's release by name, with the tags of its images.
+func shipped(upstream string) (map[string]client.Object, error) {
+	overlay, err := os.ReadFile(filepath.Join(upstream, "manifests", "overlays", "runtimes", "kustomization.yaml"))
 	if err != nil {
 		return nil, err
 	}
-	trainJob, runtime, err := decode(content)
-	if err != nil {
+	kustomization := struct {
+		Images []struct{ Name, NewTag string }
+	}{}
+	if err := yaml.Unmarshal(overlay, &kustomization); err != nil {
 		return nil, err
 	}
+	runtimes := map[string]client.Object{}
+	base := filepath.Join(upstream, "manifests", "base", "runtimes")
+	err = filepath.WalkDir(base, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(file) != ".yaml" || filepath.Base(file) == "kustomization.yaml" {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		runtime := &trainer.ClusterTrainingRuntime{}
+		if err := yaml.UnmarshalStrict(content, runtime); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		for i := range runtime.Spec.Template.Spec.ReplicatedJobs {
+			containers := runtime.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.Containers
+			for c := range containers {
+				for _, image := range kustomization.Images {
+					if containers[c].Image == image.Name {
+						containers[c].Image += ":" + image.NewTag
+					}
+				}
+			}
+		}
+		runtimes[runtime.Name] = runtime
+		return nil
+	})
+	return runtimes, err
+}
+
+// build returns the recorded objects as YAML documents, sorted by kind and name.
+func build(ctx context.Context, trainJob *trainer.TrainJob, runtime client.Object) ([]byte, error) {
 	builder := testingutil.NewClientBuilder().WithObjects(runtime)
 	runtimes, err := core.New(ctx, builder.Build(), testingutil.AsIndex(builder), nil)
 	if err != nil {
@@ -96,7 +186,8 @@ func build(ctx context.Context, input string) ([]byte, error) {
 		if !slices.Contains(recorded, decoded.GetKind()) {
 			continue
 		}
-		document, err := yaml.JSONToYAML(raw)
+		dropData(decoded)
+		document, err := yaml.Marshal(decoded.Object)
 		if err != nil {
 			return nil, err
 		}
@@ -104,6 +195,24 @@ func build(ctx context.Context, input string) ([]byte, error) {
 	}
 	slices.Sort(documents)
 	return []byte(strings.Join(documents, "---\n")), nil
+}
+
+// dropData takes the data, which is random or programs, out of Secrets and ConfigMaps.
+func dropData(object *unstructured.Unstructured) {
+	switch object.GetKind() {
+	case "Secret":
+		delete(object.Object, "data")
+	case "ConfigMap":
+		data, _ := object.Object["data"].(map[string]any)
+		for key := range data {
+			if key != "hostfile" {
+				delete(data, key)
+			}
+		}
+		if len(data) == 0 {
+			delete(object.Object, "data")
+		}
+	}
 }
 
 func decode(content []byte) (*trainer.TrainJob, client.Object, error) {
@@ -132,19 +241,15 @@ func decode(content []byte) (*trainer.TrainJob, client.Object, error) {
 			return nil, nil, err
 		}
 	}
-	if trainJob == nil || runtime == nil {
-		return nil, nil, errors.New("an input needs a runtime and a TrainJob")
+	if trainJob == nil {
+		return nil, nil, errors.New("an input needs a TrainJob")
 	}
 	return trainJob, runtime, nil
 }
 
 // schemas writes Kubeflow Trainer's CustomResourceDefinitions without the texts for people.
-func schemas(dir string) error {
-	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/trainer/v2").Output()
-	if err != nil {
-		return fmt.Errorf("finding the module: %w", err)
-	}
-	crds, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(module)), "manifests", "base", "crds", "trainer.kubeflow.org_*.yaml"))
+func schemas(upstream, dir string) error {
+	crds, err := filepath.Glob(filepath.Join(upstream, "manifests", "base", "crds", "trainer.kubeflow.org_*.yaml"))
 	if err != nil {
 		return err
 	}
