@@ -186,7 +186,9 @@ func TestExplanationNamesWhatIsShortAndWhatIsInTheWay(t *testing.T) {
 	why := s.awaitRefused("gang").Message
 	for _, part := range []string{
 		"gang needs 4 members (with nvidia.com/gpu 8", "room for 2", "nvidia.com/gpu: needed 32, free 18 of 24", "of 6 nodes: ",
+		"6 used by pod " + s.namespace + "/hog",
 		"1 cordoned", "1 outside the node selector or affinity", "1 too little nvidia.com/gpu left", "1 with taint dedicated=infra:NoSchedule",
+		"; would fit with 2 more nodes of nvidia.com/gpu 8",
 	} {
 		if !strings.Contains(why, part) {
 			t.Errorf("%q does not contain %q", why, part)
