@@ -261,6 +261,8 @@ func (c *Cluster) take(d *Demand, mark int) { c.settle(d, mark, 1) }
 // giveBack is the inverse of take.
 func (c *Cluster) giveBack(d *Demand, mark int) { c.settle(d, mark, -1) }
 
+// settle counts what the picks from a mark on use, once more or once less. A single block of one class
+// has nothing to make room for.
 func (c *Cluster) settle(d *Demand, mark int, times int64) {
 	if len(c.work.parts) == 1 {
 		return

@@ -176,6 +176,26 @@ func TestMoreRoomNeverHurtsOneClass(t *testing.T) {
 	})
 }
 
+// Ranks run through the nodes in topology order, slices and members within them.
+func TestRanksRunThroughNodesInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, 12)
+		d := drawGang(t, w, gangShape{classes: 2, sets: 2, members: 12})
+		p, _, _ := w.Plan(d, nil)
+		if p == nil || len(d.Placed) > 0 {
+			return
+		}
+		last := map[[2]int]NodeID{}
+		for i, m := range d.Members {
+			kind := [2]int{m.Set, m.Class}
+			if node, seen := last[kind]; seen && p.Nodes[i] != NoNode && p.Nodes[i] < node {
+				t.Fatalf("member %d of set %d is on node %d, one before it on node %d", i, m.Set, p.Nodes[i], node)
+			}
+			last[kind] = max(last[kind], p.Nodes[i])
+		}
+	})
+}
+
 // fewest returns the smallest number of rooms that add up to need.
 func fewest(rooms []int64, need int64) int {
 	slices.SortFunc(rooms, func(a, b int64) int { return int(b - a) })
