@@ -55,7 +55,7 @@ func (k *Keeper) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 	for _, object := range objects {
 		switch wanted := object.(type) {
 		case *corev1.ConfigMap:
-			err = k.configMap(ctx, trainJob, wanted)
+			err = k.ConfigMap(ctx, trainJob, wanted)
 		case *corev1.Secret:
 			err = k.secret(ctx, trainJob, wanted, fill)
 		default:
@@ -81,7 +81,8 @@ func Running(ctx context.Context, c client.Reader, trainJob *v1alpha1.TrainJob) 
 	return metav1.IsControlledBy(jobSet, trainJob) && !ptr.Deref(jobSet.Spec.Suspend, false), nil
 }
 
-func (k *Keeper) configMap(ctx context.Context, trainJob *v1alpha1.TrainJob, wanted *corev1.ConfigMap) error {
+// ConfigMap makes a ConfigMap, or brings it to what is wanted, whether or not the TrainJob's JobSet runs.
+func (k *Keeper) ConfigMap(ctx context.Context, trainJob *v1alpha1.TrainJob, wanted *corev1.ConfigMap) error {
 	live := &corev1.ConfigMap{}
 	err := k.live.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	if client.IgnoreNotFound(err) != nil {
