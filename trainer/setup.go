@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
@@ -28,6 +29,7 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
+	"github.com/muster-sched/muster/trainer/statusserver"
 )
 
 // controllerName names the controller in logs, metrics and events.
@@ -41,6 +43,9 @@ type Options struct {
 
 	// MaxConcurrentReconciles is the number of TrainJobs worked on at the same time; zero means one.
 	MaxConcurrentReconciles int
+
+	// StatusServer, if set, has training pods report their progress to a server that the manager runs.
+	StatusServer *statusserver.Options
 
 	// SkipNameValidation lets several managers of one process have this controller.
 	SkipNameValidation bool
@@ -80,9 +85,19 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 		}
 	}
 
+	steps := plugins.All(mgr.GetClient(), mgr.GetAPIReader(), opts.SchedulerName)
+	var progress source.Source
+	if opts.StatusServer != nil {
+		var status framework.Plugin
+		if status, progress, err = setupProgress(mgr, *opts.StatusServer); err != nil {
+			return fmt.Errorf("trainer: %w", err)
+		}
+		// The first, so that a user's variables win.
+		steps = append([]framework.Plugin{status}, steps...)
+	}
 	r := &reconciler{
 		client:    mgr.GetClient(),
-		framework: framework.New(plugins.All(mgr.GetClient(), mgr.GetAPIReader(), opts.SchedulerName)...),
+		framework: framework.New(steps...),
 		recorder:  mgr.GetEventRecorder(controllerName),
 		clock:     clock.RealClock{},
 	}
@@ -102,6 +117,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 		})
 	for _, group := range groups {
 		controllerBuilder.Owns(group, generation)
+	}
+	if progress != nil {
+		controllerBuilder.WatchesRawSource(progress)
 	}
 	return controllerBuilder.Complete(r)
 }

@@ -84,8 +84,10 @@ func controllers() []controller {
 			},
 			setup: func(ctx context.Context, mgr manager.Manager, opts *ControllerOptions) error {
 				return trainer.SetupWithManager(ctx, mgr, trainer.Options{
-					SchedulerName:      opts.TrainerSchedulerName,
-					SkipNameValidation: skipNameValidation,
+					SchedulerName:           opts.TrainerSchedulerName,
+					MaxConcurrentReconciles: opts.TrainerConcurrency,
+					StatusServer:            opts.statusServer(),
+					SkipNameValidation:      skipNameValidation,
 				})
 			},
 		},

@@ -12,7 +12,10 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	componentbaseconfig "k8s.io/component-base/config"
 	configvalidation "k8s.io/component-base/config/validation"
+	"k8s.io/component-base/featuregate"
 	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/muster-sched/muster/trainer/statusserver"
 )
 
 // Options is all that the command line says.
@@ -54,6 +57,15 @@ type ControllerOptions struct {
 	// TrainerSchedulerName is the schedulerName that the trainer gives to the pods of a TrainJob
 	// that asks for gang scheduling. Empty leaves the name to the runtime's pod templates.
 	TrainerSchedulerName string
+
+	// TrainerConcurrency is the number of TrainJobs that are worked on at the same time.
+	TrainerConcurrency int
+
+	// TrainerGates are the trainer's feature gates.
+	TrainerGates featuregate.MutableFeatureGate
+
+	// TrainerStatusServer is where training pods report their progress, with the gate TrainJobStatus.
+	TrainerStatusServer statusserver.Options
 }
 
 // noServing is the bind address of a server that is turned off.
@@ -68,6 +80,9 @@ func NewOptions() *Options {
 			Names:                  controllerNames(),
 			MetricsBindAddress:     ":8443",
 			HealthProbeBindAddress: ":8081",
+			TrainerConcurrency:     5,
+			TrainerGates:           trainerGates(),
+			TrainerStatusServer:    defaultStatusServer(),
 			LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 				LeaderElect:       true,
 				LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
@@ -106,6 +121,9 @@ func (o *Options) addFlags() {
 		"Make the controller that all members of a PodGroup share its owner, if it has none, so that the PodGroup is deleted with it.")
 	fs.StringVar(&c.TrainerSchedulerName, "trainer-scheduler-name", c.TrainerSchedulerName,
 		"The schedulerName for the pods of TrainJobs that are gang-scheduled. Empty keeps what the training runtime says.")
+	fs.IntVar(&c.TrainerConcurrency, "trainer-concurrency", c.TrainerConcurrency,
+		"How many TrainJobs are worked on at the same time.")
+	c.addStatusServerFlags(fs)
 
 	l := &c.LeaderElection
 	fs.BoolVar(&l.LeaderElect, "controllers-leader-elect", l.LeaderElect,
@@ -162,6 +180,10 @@ func (o *Options) Validate() []error {
 	if c.TrainerSchedulerName != "" && !seen[trainerName] {
 		errs = append(errs, fmt.Errorf("--trainer-scheduler-name: has no meaning without %s in --controllers", trainerName))
 	}
+	if c.TrainerConcurrency < 1 {
+		errs = append(errs, fmt.Errorf("--trainer-concurrency: must be positive, is %d", c.TrainerConcurrency))
+	}
+	errs = append(errs, c.validateStatusServer(seen[trainerName])...)
 	for _, err := range configvalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("--controllers-leader-elect")) {
 		errs = append(errs, err)
 	}
