@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
-	"k8s.io/apiserver/pkg/authentication/user"
+	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
+	userinfo "k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -23,7 +26,11 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/trainjobstatus"
 )
 
-// podAuthenticator recognises the pods of one TrainJob, the one whose key the context carries, by their tokens.
+// tokenTTL is how long a pod that was recognised is not looked at again. A pod that is deleted may report for
+// so long.
+const tokenTTL = 30 * time.Second
+
+// podAuthenticator recognises the pods of the TrainJob that the audience in the context is of.
 type podAuthenticator struct {
 	kube   kubernetes.Interface
 	cached client.Reader
@@ -31,59 +38,86 @@ type podAuthenticator struct {
 
 var _ authenticator.Token = (*podAuthenticator)(nil)
 
-// trainJobKey is the key of the TrainJob in a context.
-type trainJobKey struct{}
+// newAuthenticator returns an authenticator that reviews tokens and reads pods through kube, and TrainJobs and
+// JobSets through cached. It remembers what it recognised for tokenTTL.
+func newAuthenticator(kube kubernetes.Interface, cached client.Reader) authenticator.Token {
+	return tokencache.New(&podAuthenticator{kube: kube, cached: cached}, false, tokenTTL, 0)
+}
 
-// forTrainJob returns a context in which tokens are checked for one TrainJob. A cache of authenticated
-// tokens tells TrainJobs apart by the audience.
+// forTrainJob returns a context in which tokens are checked for one TrainJob. The audience is all that the
+// cache of tokens passes on.
 func forTrainJob(ctx context.Context, key types.NamespacedName) context.Context {
-	ctx = authenticator.WithAudiences(ctx, authenticator.Audiences{trainjobstatus.Audience(key.Namespace, key.Name)})
-	return context.WithValue(ctx, trainJobKey{}, key)
+	return authenticator.WithAudiences(ctx, authenticator.Audiences{trainjobstatus.Audience(key.Namespace, key.Name)})
+}
+
+// trainJobOf returns the TrainJob of an audience; no part of a name has a slash.
+func trainJobOf(audience string) (types.NamespacedName, bool) {
+	parts := strings.Split(audience, "/")
+	if len(parts) != 7 {
+		return types.NamespacedName{}, false
+	}
+	key := types.NamespacedName{Namespace: parts[3], Name: parts[5]}
+	return key, trainjobstatus.Audience(key.Namespace, key.Name) == audience
 }
 
 // AuthenticateToken implements authenticator.Token. A token is good if the API server issued it for the
 // TrainJob, to a pod that is still there and that the TrainJob's JobSet made. The error says that the API
 // server could not be asked.
 func (a *podAuthenticator) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	key, _ := ctx.Value(trainJobKey{}).(types.NamespacedName)
-	audience := trainjobstatus.Audience(key.Namespace, key.Name)
+	audiences, _ := authenticator.AudiencesFrom(ctx)
+	key, ok := trainJobOf(only(audiences))
+	if !ok {
+		return nil, false, nil
+	}
 	review, err := a.kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
-		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{audience}},
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, false, fmt.Errorf("reviewing a token: %w", err)
 	}
-	status := &review.Status
-	if !status.Authenticated || len(status.Audiences) != 1 || status.Audiences[0] != audience {
+	refusal, err := a.refusal(ctx, key, &review.Status)
+	if err != nil {
+		return nil, false, err
+	}
+	if refusal != "" {
+		klog.FromContext(ctx).V(2).Info("Refusing a progress report", "trainJob", key, "reason", refusal, "user", review.Status.User.Username)
 		return nil, false, nil
+	}
+	user := &review.Status.User
+	return &authenticator.Response{Audiences: audiences, User: &userinfo.DefaultInfo{Name: user.Username, UID: user.UID}}, true, nil
+}
+
+// refusal says why a token may not report on a TrainJob, nothing if it may.
+func (a *podAuthenticator) refusal(ctx context.Context, key types.NamespacedName, status *authenticationv1.TokenReviewStatus) (string, error) {
+	if !status.Authenticated {
+		return "the token is not valid: " + status.Error, nil
+	}
+	if only(status.Audiences) != trainjobstatus.Audience(key.Namespace, key.Name) {
+		return "the token is for another audience", nil
 	}
 	namespace, _, err := serviceaccount.SplitUsername(status.User.Username)
 	if err != nil || namespace != key.Namespace {
-		return nil, false, nil
+		return "the token is of no service account of the TrainJob's namespace", nil
 	}
 	name, uid := only(status.User.Extra[serviceaccount.PodNameKey]), only(status.User.Extra[serviceaccount.PodUIDKey])
 	if name == "" || uid == "" {
-		// Not bound to a pod, so that nobody knows who holds it.
-		return nil, false, nil
+		return "the token is bound to no pod", nil
 	}
 	pod, err := a.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil
+		return "pod " + name + " is gone", nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("getting pod %s/%s: %w", namespace, name, err)
+		return "", fmt.Errorf("getting pod %s/%s: %w", namespace, name, err)
 	}
 	if string(pod.UID) != uid {
-		return nil, false, nil
+		return "pod " + name + " is another one", nil
 	}
 	belongs, err := a.belongs(ctx, pod, key)
-	if err != nil || !belongs {
-		return nil, false, err
+	if err != nil || belongs {
+		return "", err
 	}
-	return &authenticator.Response{
-		Audiences: authenticator.Audiences{audience},
-		User:      &user.DefaultInfo{Name: status.User.Username, UID: status.User.UID},
-	}, true, nil
+	return "pod " + name + " does not belong to the TrainJob", nil
 }
 
 // belongs tells whether a Job of the TrainJob's JobSet made the pod. Names are not enough: the pod may be a
@@ -104,6 +138,7 @@ func (a *podAuthenticator) belongs(ctx context.Context, pod *corev1.Pod, key typ
 		owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/"), nil
 }
 
+// only returns the one value, empty if there are others or none.
 func only(values []string) string {
 	if len(values) != 1 {
 		return ""

@@ -3,6 +3,7 @@ package statusserver
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -75,7 +76,7 @@ func TestPodAuthenticator(t *testing.T) {
 			kube := kubefake.NewClientset(w.pod)
 			kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
 				spec := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).Spec
-				if spec.Token != "secret" || len(spec.Audiences) != 1 || spec.Audiences[0] != audience {
+				if spec.Token != "secret" || len(spec.Audiences) != 1 || spec.Audiences[0] != audience && spec.Audiences[0] != strings.Replace(audience, "llm", "other", 1) {
 					t.Errorf("reviewed %+v", spec)
 				}
 				return true, &authenticationv1.TokenReview{Status: w.status}, w.fail
@@ -86,10 +87,26 @@ func TestPodAuthenticator(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			a := &podAuthenticator{kube: kube, cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.jobSet, w.trainJob).Build()}
+			a := newAuthenticator(kube, fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.jobSet, w.trainJob).Build())
 			ctx := forTrainJob(context.Background(), types.NamespacedName{Namespace: "research", Name: "llm"})
-			if _, ok, err := a.AuthenticateToken(ctx, "secret"); ok != tc.ok || (err != nil) != tc.err {
-				t.Errorf("authenticated %t, error %v", ok, err)
+			for range 2 {
+				if _, ok, err := a.AuthenticateToken(ctx, "secret"); ok != tc.ok || (err != nil) != tc.err {
+					t.Errorf("authenticated %t, error %v", ok, err)
+				}
+			}
+			reviews := 0
+			for _, action := range kube.Actions() {
+				if action.Matches("create", "tokenreviews") {
+					reviews++
+				}
+			}
+			if want := map[bool]int{true: 1, false: 2}[tc.ok]; reviews != want {
+				t.Errorf("%d reviews, want %d: what was recognised is remembered, and nothing else", reviews, want)
+			}
+			other := forTrainJob(context.Background(), types.NamespacedName{Namespace: "research", Name: "other"})
+			w.status.Audiences = []string{"trainer.kubeflow.org/v1alpha1/namespaces/research/trainjobs/other/status"}
+			if _, ok, _ := a.AuthenticateToken(other, "secret"); ok {
+				t.Error("what was recognised for one TrainJob is recognised for another")
 			}
 		})
 	}

@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
-	tokencache "k8s.io/apiserver/pkg/authentication/token/cache"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
@@ -38,10 +37,6 @@ const (
 	writeTimeout    = 10 * time.Second
 	idleTimeout     = 120 * time.Second
 	shutdownTimeout = 5 * time.Second
-
-	// tokenTTL is how long a pod that was recognised is not looked at again. A pod that is deleted may
-	// report for so long.
-	tokenTTL = 30 * time.Second
 
 	// certificatePoll is how often the server looks for its certificate until there is one.
 	certificatePoll = time.Second
@@ -82,8 +77,7 @@ func Setup(mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	pods := &podAuthenticator{kube: kube, cached: mgr.GetClient()}
-	s := newServer(opts, tokencache.New(pods, false, tokenTTL, 0), writer)
+	s := newServer(opts, newAuthenticator(kube, mgr.GetClient()), writer)
 	return errors.Join(mgr.Add(s), mgr.AddReadyzCheck("trainjob-status", s.ready))
 }
 
