@@ -104,7 +104,7 @@ func TestMembersThatNeedTheExactPath(t *testing.T) {
 	}{
 		"devices":          {stage.Pod(0, 8).Obj(), false},
 		"a resource claim": {stage.Pod(0, 8).PodResourceClaims(corev1.PodResourceClaim{Name: "gpu", ResourceClaimName: ptr.To("gpu")}).Obj(), true},
-		"a host port":      {stage.Pod(0, 8).HostPort(80).Obj(), true},
+		"a host port":      {stage.Pod(0, 8).HostPort(80).Obj(), false}, // counted
 		"a preferred node": {preferring(stage.Pod(0, 8), "disk", "fast").Obj(), false},
 	} {
 		s := newScene(t, nil, nil, stage.Nodes(1, 8)...)
