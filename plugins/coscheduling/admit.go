@@ -123,7 +123,15 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	case err != nil:
 		return "", "", err
 	case explanation != nil:
+		if c.present == 0 {
+			pl.free(ctx, key, c.waiting)
+		}
 		return refuse(ReasonUnschedulable, pl.unplaced(key, d, explanation))
+	case len(d.Allocations) > 0:
+		if why, err = pl.allocate(ctx, key, d.Allocations); err == nil {
+			pl.turnAway(ctx, key, pod.UID, c, &refusal{message: why, learned: true})
+		}
+		return "", why, err
 	}
 	commit := pl.newCommit(d, plan)
 	commit.surplus = c.present >= int(group.Spec.MinMember)
@@ -267,17 +275,22 @@ func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.Nod
 	}
 }
 
-// refuse turns the gang away as one. The member whose turn it is stands for all of them: the
-// scheduler's queue keeps for it the events that happened while the gang was being planned.
+// refuse turns the gang away and reports why.
 func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason string, r *refusal) {
+	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
+	pl.turnAway(ctx, key, turn, c, r)
+	if c.present < int(group.Spec.MinMember) {
+		pl.report.refused(key, reason, r.message)
+	}
+}
+
+// turnAway turns the gang away as one. The member whose turn it is stands for all of them: the
+// scheduler's queue keeps for it the events that happened while the gang was being planned.
+func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, turn types.UID, c census, r *refusal) {
 	r.representative, r.members = turn, map[types.UID]version{}
 	for _, p := range c.waiting {
 		r.members[p.UID] = versionOf(p)
 	}
 	early := pl.gangs.refuse(key, r)
-	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.activatePods(klog.FromContext(ctx), early...) // they say the same on their pods
-	if c.present < int(group.Spec.MinMember) {
-		pl.report.refused(key, reason, r.message)
-	}
 }

@@ -173,9 +173,9 @@ func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *c
 }
 
 // Reserve takes the member's seat in the commit.
-func (pl *Coscheduling) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
+func (pl *Coscheduling) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	key, ok := podgroup.Key(pod)
-	if !ok || pl.gangs.reserve(key, pod.UID, node) {
+	if !ok || gangplan.IsTrial(state) || pl.gangs.reserve(key, pod.UID, node) {
 		return nil
 	}
 	return unresolvable("the gang was let go while this member was being placed")
@@ -184,9 +184,9 @@ func (pl *Coscheduling) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1
 // Unreserve gives the seat back, and with it those of the whole gang if it is still being
 // committed. After the commit it is one member that comes back: the others stay, and the gang is
 // planned again around them.
-func (pl *Coscheduling) Unreserve(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, _ string) {
+func (pl *Coscheduling) Unreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
 	key, ok := podgroup.Key(pod)
-	if !ok {
+	if !ok || gangplan.IsTrial(state) {
 		return
 	}
 	if r := pl.gangs.unplace(key, pod.UID, fmt.Sprintf("member %q could not keep its place, so the whole gang let go", pod.Name)); r != nil {

@@ -26,6 +26,10 @@ type Demand struct {
 	placed []Placed
 	// samples holds, for each class, the index of its first member.
 	samples []int
+	// Allocations are the claims that members share and that are still to be allocated, as Plan would
+	// allocate them. DynamicResources allocates a claim when the first pod that uses it binds, and lets
+	// no other pod come further before that.
+	Allocations []Allocation
 	// exact is set if a member has rules that arithmetic on nodes cannot express.
 	exact bool
 }

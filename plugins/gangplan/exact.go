@@ -97,6 +97,7 @@ func placeOneByOne(ctx context.Context, fw framework.Framework, c *Cluster, d *D
 				return nil, nil, err
 			}
 			if placed {
+				d.Allocations = t.allocations()
 				return s.plan(), nil, nil
 			}
 			if err := s.back(0); err != nil {

@@ -25,6 +25,7 @@ type kinds struct {
 	uses []uses        // by member
 	// shares is set for members with a claim to be allocated that another member has too.
 	shares []bool
+	users  map[types.UID]int // of claims to be allocated
 }
 
 // kindKey is what makes a kind, beyond its class.
@@ -55,24 +56,24 @@ type volumeKey struct {
 func newKinds(fw framework.Framework, d *Demand) (*kinds, error) {
 	n := len(d.Pods)
 	k := &kinds{of: make([]int, n), pods: make([]*corev1.Pod, n), uses: make([]uses, n), shares: make([]bool, n)}
-	users, volumeUsers := map[types.UID]int{}, map[string]int{}
+	volumeUsers := map[string]int{}
+	k.users = map[types.UID]int{}
 	for i := range d.Pods {
 		k.uses[i] = usesOf(fw, d.Infos[i])
 		for _, uid := range k.uses[i].unallocated {
-			users[uid]++
+			k.users[uid]++
 		}
 		for _, name := range k.uses[i].volumes {
 			volumeUsers[name]++
 		}
 	}
-	shared := func(c *resourcev1.ResourceClaim) bool { return users[c.UID] > 1 }
 	asked := askedLabels(d.Infos)
 	known := map[string]int{}
 	for i, pod := range d.Pods {
-		k.shares[i] = slices.ContainsFunc(k.uses[i].claims, shared)
+		k.shares[i] = slices.ContainsFunc(k.uses[i].claims, k.shared)
 		k.pods[i] = pod
 		if k.shares[i] {
-			k.pods[i] = sharedLast(pod, &k.uses[i], shared)
+			k.pods[i] = sharedLast(pod, &k.uses[i], k.shared)
 		}
 		key := kindKey{
 			Class: d.Members[i].Class, Affinity: pod.Spec.Affinity, Spread: pod.Spec.TopologySpreadConstraints,
@@ -80,7 +81,7 @@ func newKinds(fw framework.Framework, d *Demand) (*kinds, error) {
 		}
 		for _, c := range k.uses[i].claims {
 			ck := claimKey{Spec: c.Spec, Allocation: c.Status.Allocation}
-			if shared(c) || ck.Allocation != nil {
+			if k.shared(c) || ck.Allocation != nil {
 				ck.Shared = c.UID
 			}
 			key.Claims = append(key.Claims, ck)
@@ -107,6 +108,9 @@ func newKinds(fw framework.Framework, d *Demand) (*kinds, error) {
 	k.n = len(known)
 	return k, nil
 }
+
+// shared reports whether a claim is still to be allocated and used by more than one member.
+func (k *kinds) shared(c *resourcev1.ResourceClaim) bool { return k.users[c.UID] > 1 }
 
 // alone reports whether a member needs a cycle state of its own.
 func (k *kinds) alone(member int) bool { return k.uses[member].alone() }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -45,4 +46,45 @@ func (t *trial) unreserve(r *reservation) {
 		r.state.Delete(names.DynamicResources)
 	}
 	t.fw.RunReservePluginsUnreserve(done, r.state, r.pod, r.pod.Spec.NodeName)
+}
+
+// Allocation is what a claim would be given.
+type Allocation struct {
+	Claim  *resourcev1.ResourceClaim
+	Result *resourcev1.AllocationResult
+	// Users are the members that share the claim, in rank order, as far as they have a place.
+	Users []*corev1.Pod
+}
+
+// allocations lists the claims that several members in place share and that were allocated in the
+// trial, in the order in which members name them.
+func (t *trial) allocations() []Allocation {
+	var out []Allocation
+	tracker := t.fw.SharedDRAManager()
+	if tracker == nil {
+		return nil
+	}
+	index := map[*resourcev1.ResourceClaim]int{}
+	for _, p := range t.placed {
+		if !t.kinds.shares[p.member] {
+			continue
+		}
+		for _, claim := range t.kinds.uses[p.member].claims {
+			if !t.kinds.shared(claim) {
+				continue
+			}
+			i, known := index[claim]
+			if !known {
+				result := tracker.ResourceClaims().GetPendingAllocation(claim.UID)
+				if result == nil {
+					continue
+				}
+				i = len(out)
+				index[claim] = i
+				out = append(out, Allocation{Claim: claim, Result: result})
+			}
+			out[i].Users = append(out[i].Users, t.demand.Pods[p.member])
+		}
+	}
+	return out
 }

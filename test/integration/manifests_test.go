@@ -374,7 +374,8 @@ func (s *scene) volumeIsBound(node string, as func(*corev1.Pod)) {
 // deviceIsAllocated: a resource claim is allocated by the scheduler.
 func (s *scene) deviceIsAllocated(node string, as func(*corev1.Pod)) {
 	s.Helper()
-	class := s.devices(node)
+	class := s.deviceClass("")
+	s.devices(node)
 	claim := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "device"},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
