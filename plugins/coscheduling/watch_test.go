@@ -147,7 +147,7 @@ func (p *play) follow(pod *corev1.Pod) (binds bool) {
 	if why != "" {
 		p.t.Fatalf("%s: %s", pod.Name, why)
 	}
-	if status := p.Reserve(p.ctx, nil, pod, node); !status.IsSuccess() {
+	if status := p.Reserve(p.ctx, framework.NewCycleState(), pod, node); !status.IsSuccess() {
 		p.t.Fatalf("%s: %v", pod.Name, status)
 	}
 	status, wait := p.Permit(p.ctx, nil, pod, node)
@@ -191,12 +191,12 @@ func TestMemberBeforeLastIsRejected(t *testing.T) {
 	p.handle.GetWaitingPod(pods[0].UID).Reject("test", "preempted")
 	p.handle.WaitOnPermit(p.ctx, pods[0])
 	node, _ := p.turn(pods[2])
-	p.Reserve(p.ctx, nil, pods[2], node)
+	p.Reserve(p.ctx, framework.NewCycleState(), pods[2], node)
 	if status, _ := p.Permit(p.ctx, nil, pods[2], node); !status.IsRejected() {
 		t.Fatalf("the last member binds beside a rejected one: %v", status)
 	}
-	p.Unreserve(p.ctx, nil, pods[2], node)
-	p.Unreserve(p.ctx, nil, pods[0], node)
+	p.Unreserve(p.ctx, framework.NewCycleState(), pods[2], node)
+	p.Unreserve(p.ctx, framework.NewCycleState(), pods[0], node)
 	if status := p.handle.WaitOnPermit(p.ctx, pods[1]); !status.IsRejected() {
 		t.Fatalf("the other member binds: %v", status)
 	}
