@@ -119,14 +119,22 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	d.MinResources = pl.minResources(group, c, key)
 	plan, explanation, err := pl.plan(ctx, key, d)
+	surplus := c.present >= int(group.Spec.MinMember)
+	if err == nil && explanation != nil {
+		verdict := pl.unplaced(key, d, explanation)
+		if surplus {
+			d, plan, err = pl.planOthers(ctx, key, group, c, d, verdict)
+		}
+		if err == nil && plan == nil {
+			if c.present == 0 {
+				pl.free(ctx, key, c.waiting)
+			}
+			return refuse(ReasonUnschedulable, verdict)
+		}
+	}
 	switch {
 	case err != nil:
 		return "", "", err
-	case explanation != nil:
-		if c.present == 0 {
-			pl.free(ctx, key, c.waiting)
-		}
-		return refuse(ReasonUnschedulable, pl.unplaced(key, d, explanation))
 	case len(d.Allocations) > 0:
 		if why, err = pl.allocate(ctx, key, d.Allocations); err == nil {
 			pl.turnAway(ctx, key, pod.UID, c, &refusal{message: why, learned: true})
@@ -134,7 +142,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", why, err
 	}
 	commit := pl.newCommit(d, plan)
-	commit.surplus = c.present >= int(group.Spec.MinMember)
+	commit.surplus = surplus
 	pl.begin(klog.FromContext(ctx), key, commit)
 	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
 	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(commit.seats), "placed", c.present, "domain", plan.Domain)
@@ -147,7 +155,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	if s, ok := commit.seats[pod.UID]; ok {
 		return s.Node, "", nil
 	}
-	return "", "the gang starts without this member: there is no room for more than its minimum", nil
+	return "", "the gang goes on without this member, for which there is no room now", nil
 }
 
 // disagreement says why the members cannot be placed as one gang, or returns "".

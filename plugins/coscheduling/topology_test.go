@@ -173,3 +173,34 @@ func TestReplanKeepsTheRequiredRack(t *testing.T) {
 		}
 	}
 }
+
+// A late member whose slice has no room does not keep those of other slices waiting.
+func TestLateMemberOfAFullSliceHoldsUpNoOther(t *testing.T) {
+	p := newPlay(t, stage.Node("a0", 0).Label("rack", "a").Obj(), stage.Node("b0", 8).Label("rack", "b").Obj(), stage.Node("b1", 8).Label("rack", "b").Obj())
+	p.cluster = gangplan.NewCluster([]string{"rack"})
+	p.group(2)
+	p.ask(map[string]string{podgroup.SliceRequiredTopologyAnnotation: "rack", podgroup.SliceSizeAnnotation: "2"})
+	for rank, node := range map[int]string{0: "a0", 2: "b0"} {
+		p.see(nil, stage.Pod(rank, 8).Label(v1alpha1.GroupLabel, testKey.Name).Node(node).Obj())
+	}
+	late := func(rank int) *corev1.Pod {
+		return p.see(nil, stage.Pod(rank, 8).Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Obj())
+	}
+	first, second := late(1), late(3)
+	if node, _ := p.turn(first); node != "" {
+		t.Fatalf("rank 1 goes to %q, and its slice is in rack a", node)
+	}
+	if node, why := p.turn(second); !strings.HasPrefix(node, "b") {
+		t.Fatalf("rank 3 goes to %q: %s", node, why)
+	}
+	if !p.follow(second) {
+		t.Fatal("rank 3 waits for others")
+	}
+	// Rank 1 has its turn again, and a reason of its own now.
+	if _, why := p.turn(first); !strings.Contains(why, "1 more member beside 3 placed") {
+		t.Errorf("rank 1 is told %q", why)
+	}
+	if v := p.gangs.refusalOf(testKey); v == nil || v.invalid {
+		t.Errorf("verdict %+v", v)
+	}
+}

@@ -231,10 +231,12 @@ func TestWrongPluginArgumentsAreAStartUpError(t *testing.T) {
 	scheduler.Stop()
 	s.Cleanup(s.restartScheduler)
 	for args, want := range map[string]string{
-		`{"permitWaitingSeconds": 5}`:                       `unknown field "permitWaitingSeconds"`,
-		`{"permitWaitingTimeSeconds": 0}`:                   "permitWaitingTimeSeconds: Invalid value: 0",
-		`{"topologyLevels": ["example.com/rack", "a b"]}`:   "topologyLevels[1]: Invalid value",
-		`{"topologyLevels": "topology.kubernetes.io/zone"}`: "topologyLevels",
+		`{"permitWaitingSeconds": 5}`:                        `unknown field "permitWaitingSeconds"`,
+		`{"permitWaitingTimeSeconds": 0}`:                    "permitWaitingTimeSeconds: Invalid value: 0",
+		`{"topologyLevels": ["example.com/rack", "a b"]}`:    "topologyLevels[1]: Invalid value",
+		`{"topologyLevels": "topology.kubernetes.io/zone"}`:  "topologyLevels",
+		`{"topologyPreset": "gcp"}`:                          `topologyPreset: Unsupported value: "gcp": supported values: "aws", "gke"`,
+		`{"topologyPreset": "gke", "topologyLevels": ["a"]}`: "topologyPreset: Forbidden",
 	} {
 		config, err := manifests.SchedulerConfig(func(c *configv1.KubeSchedulerConfiguration) {
 			c.Profiles[0].PluginConfig = []configv1.PluginConfig{{Name: "Coscheduling", Args: runtime.RawExtension{Raw: []byte(args)}}}

@@ -243,7 +243,7 @@ var scenarios = []scenario{
 		racks: []rack{{name: "a1", zone: "a", nodes: 3, busy: 1}, {name: "a2", zone: "a", nodes: 2}},
 		gang:  gang{minMember: 3, annotations: required(rackLevel), roles: []role{{name: "worker", count: 3, gpus: 8}}},
 		steps: []step{
-			{what: "created", says: []string{"needs 3 members", "room for 2"}},
+			{what: "created", says: []string{"needs 3 members", "within one rack (" + rackLevel + ")", "has room for 2"}},
 			{what: "room in a1", do: func(p *performance) { p.free("a1") }, bound: 3, where: inOneRack("a1")},
 		},
 	},
@@ -312,7 +312,7 @@ var scenarios = []scenario{
 		gang:  gang{minMember: 3, annotations: required(rackLevel), roles: []role{{name: "worker", count: 3, gpus: 8}}},
 		steps: []step{
 			{what: "created", bound: 3, where: inOneRack("a1")},
-			{what: "one more", do: func(p *performance) { p.join(role{name: "worker", from: 3, count: 1, gpus: 8}) }, bound: 3, by: "worker-3", says: []string{"needs 1 member more beside 3 placed", "room for 0"}},
+			{what: "one more", do: func(p *performance) { p.join(role{name: "worker", from: 3, count: 1, gpus: 8}) }, bound: 3, by: "worker-3", says: []string{"beside 3 placed", "within one rack (" + rackLevel + ")", "rack a1 is full"}},
 			{what: "a node for the rack", do: func(p *performance) { p.add(rack{name: "a1", zone: "a", nodes: 1}) }, bound: 4, where: inOneRack("a1")},
 		},
 	},
@@ -323,7 +323,7 @@ var scenarios = []scenario{
 		steps: []step{
 			{what: "created", bound: 2, where: inOneRack()},
 			{what: "two more after a restart", do: func(p *performance) { p.restart(); p.join(role{name: "worker", from: 2, count: 2, gpus: 8}) },
-				bound: 3, where: inOneRack(), by: "worker-3", says: []string{"room for"}},
+				bound: 3, where: inOneRack(), by: "worker-3", says: []string{"beside 3 placed", "within one rack (" + rackLevel + ")"}},
 		},
 	},
 	{
@@ -337,7 +337,7 @@ var scenarios = []scenario{
 		racks: []rack{{name: "a1", zone: "a", nodes: 1}, {name: "a2", zone: "a", nodes: 3, unlabelled: true}},
 		gang:  gang{minMember: 2, annotations: required(rackLevel), roles: []role{{name: "worker", count: 2, gpus: 8}}},
 		steps: []step{
-			{what: "created", says: []string{"needs 2 members", "room for 1"}},
+			{what: "created", says: []string{"needs 2 members", "the only rack a1 has room for 1", "no label " + rackLevel}},
 			{what: "the label", do: func(p *performance) { p.label("a2", map[string]string{rackLevel: "a2"}) }, bound: 2, where: inOneRack("a2")},
 		},
 	},

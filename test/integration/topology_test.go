@@ -7,15 +7,19 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
+	"github.com/muster-sched/muster/podgroup"
 	podgroups "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -318,3 +322,100 @@ func (c classic) refusal(s *scene) string {
 }
 
 func TestTopologyScenarios(t *testing.T) { playScenarios(t, classic{}) }
+
+// What is wrong with a topology is said in the same words on the PodGroup, on each pod and in an event, under a
+// reason of its own.
+func TestInvalidTopologyIsSaidEverywhere(t *testing.T) {
+	s := newScene(t)
+	s.nodes(2, controlplane.NodeShape{})
+	classic{}.create(s, 2, required("example.com/rack"))
+	s.create(s.members("gang", 2, 8)...)
+	c := s.awaitRefused("gang")
+	if c.Reason != "InvalidTopology" || !strings.Contains(c.Message, `"example.com/rack" is not a topology level`) {
+		t.Fatalf("%s: %s", c.Reason, c.Message)
+	}
+	p := performance{scene: s}
+	s.await("the same words on every member", func() string {
+		for _, pod := range []string{"gang-0", "gang-1"} {
+			if words := p.said(pod); !strings.Contains(words, c.Message) {
+				return fmt.Sprintf("%s says %q", pod, words)
+			}
+		}
+		return ""
+	})
+	s.await("the same words in an event", func() string {
+		events := &eventsv1.EventList{}
+		s.must(kube.List(s.ctx, events, client.InNamespace(s.namespace)))
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "PodGroup" && e.Reason == "InvalidTopology" && e.Note == c.Message {
+				return ""
+			}
+		}
+		return fmt.Sprintf("%d events, none of the PodGroup with the reason", len(events.Items))
+	})
+	// The controller repeats it where users look first.
+	scheduled := s.awaitCondition(s.namespace, "gang", podgroups.ConditionScheduled, metav1.ConditionFalse)
+	s.await("condition Scheduled", func() string {
+		scheduled = s.awaitCondition(s.namespace, "gang", podgroups.ConditionScheduled, metav1.ConditionFalse)
+		if scheduled.Message != c.Message {
+			return scheduled.Message
+		}
+		return ""
+	})
+}
+
+// The levels of a preset are known by their labels.
+func TestTopologyPreset(t *testing.T) {
+	const subblock = "cloud.google.com/gce-topology-subblock"
+	s := newScene(t)
+	scheduler.Stop()
+	s.Cleanup(func() { scheduler.Stop(); s.restartScheduler() })
+	s.startWithLevels(`{"topologyPreset": "gke"}`)
+	for name, n := range map[string]int{"sb1": 2, "sb2": 3} {
+		s.nodes(n, controlplane.NodeShape{NamePrefix: name, Labels: map[string]string{"cloud.google.com/gce-topology-block": "b", subblock: name}})
+	}
+	classic{}.create(s, 3, required(subblock))
+	s.create(s.members("gang", 3, 8)...)
+	s.awaitBound("gang", 3)
+	for pod, node := range s.bound(s.namespace, "gang") {
+		if !strings.HasPrefix(node, "sb2-") {
+			t.Errorf("%s is on %s, want sub-block sb2", pod, node)
+		}
+	}
+}
+
+// The pods of a real Job have names that tell no rank; their index label does. Rank 10 follows rank 9.
+func TestSlicesOfAJob(t *testing.T) {
+	s := newScene(t)
+	classic{}.start(s)
+	for _, name := range []string{"r1", "r2", "r3"} {
+		s.nodes(5, controlplane.NodeShape{NamePrefix: name, Labels: map[string]string{rackLevel: name}})
+	}
+	s.group("gang", 12)
+	template := s.pod("", "gang", 8)
+	template.Annotations = sliced(rackLevel, 4)
+	s.must(kube.Create(s.ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "job", Namespace: s.namespace},
+		Spec: batchv1.JobSpec{
+			CompletionMode: ptr.To(batchv1.IndexedCompletion), Completions: ptr.To[int32](12), Parallelism: ptr.To[int32](12),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec},
+		},
+	}))
+	s.awaitBound("gang", 12)
+	pods := &corev1.PodList{}
+	s.must(kube.List(s.ctx, pods, client.InNamespace(s.namespace)))
+	nodes := make([]string, 12)
+	for _, pod := range pods.Items {
+		if rank, ok := podgroup.Rank(&pod); ok {
+			nodes[rank] = pod.Spec.NodeName
+		}
+	}
+	for rank := 1; rank < 12; rank++ {
+		a, b := nodes[rank-1], nodes[rank]
+		rackOfA, _, _ := strings.Cut(a, "-")
+		rackOfB, _, _ := strings.Cut(b, "-")
+		if same := rackOfA == rackOfB; rank%4 != 0 && (!same || number(a) > number(b)) {
+			t.Errorf("ranks %d and %d of one slice are on %s and %s; all: %v", rank-1, rank, a, b, nodes)
+		}
+	}
+}
