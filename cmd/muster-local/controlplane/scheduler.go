@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,9 @@ import (
 
 // schedulerConfigz is the name under which every kube-scheduler publishes its configuration.
 const schedulerConfigz = "componentconfig"
+
+// probeTimeout bounds a single question whether a scheduler is ready.
+const probeTimeout = 5 * time.Second
 
 // SchedulerConfig says how a scheduler is started.
 type SchedulerConfig struct {
@@ -104,10 +108,14 @@ func (c *Cluster) runScheduler(ctx context.Context, name string, run func(contex
 	c.onStop(s.Stop)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(c.ca.certificate)
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: trusted},
-	}}
+	client := &http.Client{
+		// A scheduler that failed to start can leave a port on which nobody answers.
+		Timeout: probeTimeout,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{RootCAs: trusted},
+		},
+	}
 	err := c.await(ctx, name, func(ctx context.Context) (bool, error) {
 		select {
 		case err := <-early:
