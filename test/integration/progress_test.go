@@ -103,7 +103,7 @@ func (c *statusClient) post(url, token, body string) (int, *metav1.Status) {
 	return response.StatusCode, status
 }
 
-func env(pod *corev1.Pod, name string) string {
+func envValue(pod *corev1.Pod, name string) string {
 	for _, variable := range pod.Spec.Containers[0].Env {
 		if variable.Name == name {
 			return variable.Value
@@ -132,7 +132,7 @@ func TestProgressReports(t *testing.T) {
 	})
 	c.must(kube.Create(c.ctx, stranger))
 
-	url := env(pod, "KUBEFLOW_TRAINER_SERVER_URL")
+	url := envValue(pod, "KUBEFLOW_TRAINER_SERVER_URL")
 	if want := c.base + "/apis/trainer.kubeflow.org/v1alpha1/namespaces/" + c.namespace + "/trainjobs/llm/status"; url != want {
 		t.Fatalf("URL = %q, want %q", url, want)
 	}
@@ -155,7 +155,7 @@ func TestProgressReports(t *testing.T) {
 			}
 		}
 	}
-	if got := fmt.Sprint(files); got != fmt.Sprint([]string{env(pod, "KUBEFLOW_TRAINER_SERVER_TOKEN"), env(pod, "KUBEFLOW_TRAINER_SERVER_CA_CERT")}) {
+	if got := fmt.Sprint(files); got != fmt.Sprint([]string{envValue(pod, "KUBEFLOW_TRAINER_SERVER_TOKEN"), envValue(pod, "KUBEFLOW_TRAINER_SERVER_CA_CERT")}) {
 		t.Fatalf("files %v, env %v", files, pod.Spec.Containers[0].Env)
 	}
 	token := c.token(projection.Audience, pod)
