@@ -25,6 +25,7 @@ type Cluster struct {
 	singles     singles
 	asked       asked
 	tenants     []tenancies // by node, as far as they were asked for
+	ledger      ledger
 }
 
 // NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
@@ -34,7 +35,9 @@ func NewCluster(levels []string) *Cluster {
 
 // Sync brings the model up to the snapshot's nodes.
 func (c *Cluster) Sync(infos []fwk.NodeInfo) {
-	if c.needsRebuild(infos) {
+	anew := c.needsRebuild(infos)
+	c.ledger.begin(anew)
+	if anew {
 		c.rebuild(infos)
 	}
 	for i, info := range infos {
@@ -95,6 +98,11 @@ func (c *Cluster) readNode(id planner.NodeID, info fwk.NodeInfo) {
 	used = append(used, planner.Amount{Resource: c.Resource(string(corev1.ResourcePods)), Value: int64(len(info.GetPods()))})
 	capacity, used = c.singles.read(info, capacity, used)
 	c.SetNode(id, capacity, used)
+	left := make([]planner.ResourceAmount, len(capacity))
+	for i, a := range capacity {
+		left[i] = planner.ResourceAmount{Name: c.ResourceName(a.Resource), Value: c.Free(id, a.Resource)}
+	}
+	c.ledger.set(info.Node().Name, left)
 }
 
 // readNodes reads the capacity of all nodes again.

@@ -16,13 +16,14 @@ type Watch struct {
 	mu     sync.Mutex
 	watch  *planner.Watch
 	levels []string
+	ledger *ledger
 	// singles are what the gang asks of a node that only this package counts: an empty node has one.
 	singles []planner.ResourceAmount
 }
 
 // Watch returns a watch for a gang that Plan just refused with the given explanation.
 func (c *Cluster) Watch(d *Demand, e *planner.Explanation) *Watch {
-	w := &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels()}
+	w := &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels(), ledger: &c.ledger}
 	for i := range d.Classes {
 		for _, a := range d.Classes[i].Requests {
 			if name := c.ResourceName(a.Resource); c.singles.counts(a.Resource) && !slices.ContainsFunc(w.singles, func(s planner.ResourceAmount) bool { return s.Name == name }) {
@@ -74,7 +75,7 @@ func FreedBy(was, now *corev1.Pod) (*Freed, error) {
 
 // PodHelps reports whether what a pod gave back could help.
 func (w *Watch) PodHelps(f *Freed) bool {
-	return w.could(planner.Change{Node: f.node, Freed: f.amounts})
+	return w.could(planner.Change{Node: f.node, Freed: f.amounts, Free: w.ledger.after(f)})
 }
 
 func (w *Watch) could(change planner.Change) bool {
