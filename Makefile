@@ -50,6 +50,11 @@ conformance: ## Record again what Kubeflow Trainer's own library makes, and comp
 bench: ## Measure the planner.
 	$(GO) test -vet=off -run '^$$' -bench . -benchmem ./podgroup/planner
 
+.PHONY: bench-trainer
+bench-trainer: build ## Measure 1,000 TrainJobs at once beside Kubeflow Trainer's own controller (compiles Kubernetes 1.36).
+	cd hack/conformance && $(GO) build -o ../../bin/kubeflow-trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
+	$(GO) run ./hack/bench-trainer -muster-local bin/muster-local muster=bin/muster-scheduler kubeflow=bin/kubeflow-trainer
+
 ##@ Check
 
 .PHONY: lint

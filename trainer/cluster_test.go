@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -69,8 +70,13 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		}
 		return nil
 	}
+	served := meta.NewDefaultRESTMapper(nil)
+	for _, gvk := range []schema.GroupVersionKind{volcano.GroupVersion.WithKind("PodGroup"), schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")} {
+		served.Add(gvk, meta.RESTScopeNamespace)
+	}
 	c.Client = fake.NewClientBuilder().
 		WithScheme(scheme).
+		WithRESTMapper(served).
 		WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.TrainJob{}, &jobsetv1alpha2.JobSet{}, &podgroup.PodGroup{}).
 		WithIndex(&v1alpha1.TrainJob{}, runtimeIndex, indexRuntime).

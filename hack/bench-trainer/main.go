@@ -1,0 +1,178 @@
+// Command bench-trainer measures how long, and with how much memory, a trainer controller makes the JobSets of many
+// TrainJobs that are created at once. Each contender is a process of its own and gets a fresh control plane
+// and the same limits.
+//
+//	bench-trainer -muster-local BINARY [-trainjobs N] muster=BINARY kubeflow=BINARY
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+)
+
+// The same for every contender.
+const (
+	qps         = 500
+	burst       = 1000
+	concurrency = 5
+	creators    = 16
+	patience    = 10 * time.Minute
+	namespace   = metav1.NamespaceDefault
+	runtimeName = "torch-distributed-gang"
+)
+
+func main() {
+	musterLocal := flag.String("muster-local", "bin/muster-local", "muster-local, which is the control plane")
+	count := flag.Int("trainjobs", 1000, "TrainJobs to create")
+	flag.Parse()
+	log.SetLogger(ctrl.Log)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "contender\tTrainJobs\tall created\tall JobSets\tCPU\tmemory before\tmemory peak")
+	for _, argument := range flag.Args() {
+		name, binary, ok := strings.Cut(argument, "=")
+		if !ok {
+			fail(fmt.Errorf("%q is not NAME=BINARY", argument))
+		}
+		result, err := measure(ctx, *musterLocal, name, binary, *count)
+		if err != nil {
+			fail(fmt.Errorf("%s: %w", name, err))
+		}
+		fmt.Fprintf(out, "%s\t%d\t%.1f s\t%.1f s\t%.1f s\t%d MiB\t%d MiB\n", name, *count,
+			result.created.Seconds(), result.jobSets.Seconds(), result.cpu.Seconds(), result.idleMiB, result.peakMiB)
+	}
+	if err := out.Flush(); err != nil {
+		fail(err)
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, "bench-trainer:", err)
+	os.Exit(1)
+}
+
+// result is what one contender needed.
+type result struct {
+	created, jobSets time.Duration // since the first TrainJob was sent
+	cpu              time.Duration // of the controller, in this time
+	idleMiB, peakMiB int           // of the controller: resident before, and at most
+}
+
+func measure(ctx context.Context, musterLocal, name, binary string, count int) (*result, error) {
+	dir, err := os.MkdirTemp("", "bench-trainer-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	plane, err := startControlPlane(ctx, musterLocal, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer plane.stop()
+	controller, err := startContender(ctx, name, binary, plane.kubeconfig, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer controller.stop()
+	kube, err := newClient(plane.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+
+	before, err := controller.usage()
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	if err := create(ctx, kube, count); err != nil {
+		return nil, err
+	}
+	r := &result{created: time.Since(start), idleMiB: before.residentMiB}
+	jobSets := &metav1.PartialObjectMetadataList{}
+	jobSets.SetGroupVersionKind(jobsetv1alpha2.GroupVersion.WithKind("JobSetList"))
+	made := 0
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+		err := kube.List(ctx, jobSets, client.InNamespace(namespace))
+		made = len(jobSets.Items)
+		return made == count, err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%d of %d JobSets: %w", made, count, err), controller.ended())
+	}
+	r.jobSets = time.Since(start)
+	after, err := controller.usage()
+	if err != nil {
+		return nil, err
+	}
+	r.cpu, r.peakMiB = after.cpu-before.cpu, after.peakMiB
+	return r, nil
+}
+
+func newClient(kubeconfig string) (client.Client, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	scheme := apiruntime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), jobsetv1alpha2.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// create makes TrainJobs with several requests in flight. They are suspended: their JobSets are made as ever, and
+// the JobSet controller makes no pods of them on the machine that is measured.
+func create(ctx context.Context, kube client.Client, count int) error {
+	var wg sync.WaitGroup
+	errs := make([]error, creators)
+	for c := range creators {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for i := c; i < count; i += creators {
+				job := &v1alpha1.TrainJob{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("job-%d", i)},
+					Spec: v1alpha1.TrainJobSpec{
+						RuntimeRef: v1alpha1.RuntimeRef{Name: runtimeName},
+						Suspend:    ptr.To(true),
+						Trainer:    &v1alpha1.Trainer{NumNodes: ptr.To[int32](4), Command: []string{"torchrun", "train.py"}},
+					},
+				}
+				if err := kube.Create(ctx, job); err != nil {
+					errs[c] = err
+					return
+				}
+			}
+		}()
+	}
+	wg.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return errs[i]
+	}
+	return nil
+}
