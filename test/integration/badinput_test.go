@@ -99,7 +99,7 @@ func TestGangsThatCannotStartSaySo(t *testing.T) {
 				p.Spec.Containers[0].Resources.Limits["example.com/fpga"] = resource.MustParse("1")
 			},
 			condition: podgroups.ConditionUnschedulable, status: metav1.ConditionTrue,
-			words: []string{"example.com/fpga: needed 2, free 0 of 0", "2 no example.com/fpga"},
+			words: []string{"gang needs 2 members (with example.com/fpga 1, nvidia.com/gpu 8)", "no node has example.com/fpga"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
