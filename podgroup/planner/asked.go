@@ -75,11 +75,12 @@ func (c *Cluster) asked(d *Demand, l *learned) (*Demand, Room) {
 // have been counted.
 func (c *Cluster) roomFor(d *Demand, l *learned) Room {
 	w := &c.work
+	c.boundTogether(d)
 	room := c.best(d, l)
 	if len(w.parts) == 1 && len(w.groups) == 1 {
 		return room
 	}
-	if n := c.placeable(d, l); n < room.Members {
+	if n := c.placeable(d, l, room.Members); n < room.Members {
 		room.Members = n
 		if first := slices.IndexFunc(w.nodes[:min(n, len(w.nodes))], func(at NodeID) bool { return at != NoNode }); first >= 0 {
 			room.Domain, _ = c.Around(w.nodes[first], room.Level)

@@ -68,12 +68,7 @@ var benchGangs = []struct {
 	{"slices of 72 per rack", func(c *Cluster, members int) *Demand {
 		return benchSlices(c, (members+71)/72*72, 72, 1, "rack")
 	}},
-	{"launcher and workers", func(c *Cluster, members int) *Demand {
-		d := benchGang(c, members, 8)
-		d.Classes = append(d.Classes, Class{Requests: []Amount{{c.Resource("cpu"), 4000}, {c.Resource("pods"), 1}}})
-		d.Members[0].Class = 1
-		return d
-	}},
+	{"launcher and workers", func(c *Cluster, members int) *Demand { return benchLauncher(c, members, 8) }},
 	{"mixed slices of 8 per rack", func(c *Cluster, members int) *Demand {
 		d := benchSlices(c, members, 8, 4, "rack")
 		d.Classes = append(d.Classes, benchClass(c, 8))
@@ -122,8 +117,7 @@ func BenchmarkConstraints(b *testing.B) {
 	}
 }
 
-// BenchmarkRefusals is what it takes to be sure that a gang does not fit, and how far it does,
-// without the words for it.
+// BenchmarkRefusals is what it takes to be sure that a gang does not fit, how far it does, and why.
 func BenchmarkRefusals(b *testing.B) {
 	two := func(c *Cluster, fives, fours int) *Demand {
 		d := &Demand{Classes: []Class{benchClass(c, 5), benchClass(c, 4)}, Min: fives + fours}
@@ -135,35 +129,54 @@ func BenchmarkRefusals(b *testing.B) {
 	for _, nodes := range []int{5000, 50000} {
 		c := benchCluster(nodes)
 		zone, _ := c.Level("zone")
+		block, _ := c.Level("block")
 		rack, _ := c.Level("rack")
+		within := func(l Level, d *Demand) *Demand { d.Required = l; return d }
 		for _, tc := range []struct {
 			name string
 			d    *Demand
 		}{
 			{"too large", benchGang(c, 512, 16)},
-			{"no rack for 13", func() *Demand { d := benchGang(c, 13, 8); d.Required = rack; return d }()},
-			{"no zone for slices", func() *Demand {
-				d := benchSlices(c, 13*256+13, 13, 8, "rack")
-				d.Required = zone
-				return d
-			}()},
-			{"no rack for two classes", func() *Demand { d := two(c, 10, 12); d.Required = rack; return d }()},
-			{"no zone for two classes", func() *Demand { d := two(c, 2800, 2800); d.Required = zone; return d }()},
+			{"no rack for 13", within(rack, benchGang(c, 13, 8))},
+			{"no zone for slices", within(zone, benchSlices(c, 13*256+13, 13, 8, "rack"))},
+			{"no rack for two classes", within(rack, two(c, 10, 12))},
+			{"no block for two classes", within(block, two(c, 128, 384))},
+			{"no zone for two classes", within(zone, two(c, 2800, 2800))},
+			{"no block for three roles and a launcher", within(block, benchRoles(c, 512))},
+			{"no block for a launcher and workers", within(block, benchLauncher(c, 512, 4))},
 		} {
-			b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", tc.name, nodes, len(tc.d.Members)), func(b *testing.B) {
-				defer reportCPU(b)()
-				for b.Loop() {
-					l := &c.work.learned
-					l.reset(len(tc.d.Classes))
-					c.prepare(tc.d)
-					c.countBlocks(tc.d, l)
-					if c.placeMost(tc.d, l) || c.placeable(tc.d, l) >= tc.d.Min {
-						b.Fatal("placed")
-					}
-				}
-			})
+			b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", tc.name, nodes, len(tc.d.Members)), func(b *testing.B) { benchRefuse(b, c, tc.d) })
+		}
+		for id := NodeID(512); id < NodeID(nodes); id++ {
+			c.Take(id, []Amount{{c.Resource("nvidia.com/gpu"), c.Free(id, c.Resource("nvidia.com/gpu"))}})
+		}
+		for _, tc := range []struct {
+			name string
+			d    *Demand
+		}{
+			{"busy cluster, two classes", two(c, 256, 512)},
+			{"busy cluster, three roles and a launcher", benchRoles(c, 1024)},
+		} {
+			b.Run(fmt.Sprintf("%s/nodes=%d/members=%d", tc.name, nodes, len(tc.d.Members)), func(b *testing.B) { benchRefuse(b, c, tc.d) })
 		}
 	}
+}
+
+// benchRoles is a launcher, and members with 5, 4 and 2 GPUs, as many of each.
+func benchRoles(c *Cluster, members int) *Demand {
+	d := benchLauncher(c, members, 5)
+	d.Classes = append(d.Classes, benchClass(c, 4), benchClass(c, 2))
+	for i := 1; i < members; i++ {
+		d.Members[i].Class = []int{0, 2, 3}[i%3]
+	}
+	return d
+}
+
+func benchLauncher(c *Cluster, members int, gpus int64) *Demand {
+	d := benchGang(c, members, gpus)
+	d.Classes = append(d.Classes, Class{Requests: []Amount{{c.Resource("cpu"), 4000}, {c.Resource("pods"), 1}}})
+	d.Members[0].Class = 1
+	return d
 }
 
 func benchPlace(b *testing.B, c *Cluster, d *Demand) {

@@ -13,27 +13,12 @@ type tally struct {
 	most  int64   // slots on the node that has the most
 }
 
-// countSlots computes, for each class, how many of its members fit on each node if it had the
-// cluster to itself, and the running sums.
-func (c *Cluster) countSlots(d *Demand, l *learned, classes []int) {
-	w := &c.work
-	for len(w.slots) < len(d.Classes) {
-		w.slots = append(w.slots, nil)
-		w.sums = append(w.sums, nil)
-	}
-	n := len(c.names)
-	for _, class := range classes {
-		w.slots[class], w.sums[class] = resize(w.slots[class], n), resize(w.sums[class], n+1)
-		c.countClass(w.slots[class], d, l, class, 0, NodeID(n))
-		sum(w.sums[class], w.slots[class], 0, NodeID(n))
-	}
-}
-
 // countBlocks makes the base tallies of all blocks that are not pinned.
 func (c *Cluster) countBlocks(d *Demand, l *learned) {
 	w := &c.work
 	w.picks = w.picks[:0]
-	c.sumDevices()
+	w.bounded, w.bounds = false, w.bounds[:0]
+	c.sumDevices(d)
 	next := int32(0)
 	for i := range w.blocks {
 		b := &w.blocks[i]
@@ -55,17 +40,24 @@ func (c *Cluster) countBlocks(d *Demand, l *learned) {
 }
 
 // sumDevices sums up the free devices, if several classes compete for them: what they need together
-// bounds what is worth trying.
-func (c *Cluster) sumDevices() {
+// bounds what is worth trying. A node counts for no more than all members request.
+func (c *Cluster) sumDevices(d *Demand) {
 	w := &c.work
 	w.devices = w.devices[:0]
 	if w.device < 0 || len(w.parts) < 2 {
 		return
 	}
+	needed := int64(0)
+	for _, m := range d.Members {
+		needed = plus(needed, d.Classes[m.Class].of(w.device))
+	}
+	if needed > math.MaxInt64/int64(len(c.names)+1) {
+		return // sums could overflow
+	}
 	w.devices = resize(w.devices, len(c.names)+1)
 	w.devices[0] = 0
 	for i, free := range c.free[w.device] {
-		w.devices[i+1] = plus(w.devices[i], max(free, 0))
+		w.devices[i+1] = w.devices[i] + min(max(free, 0), needed)
 	}
 }
 
@@ -98,11 +90,23 @@ func (c *Cluster) tallies(d *Demand, l *learned, b *block, lo, hi NodeID) []tall
 	if b.tally >= 0 && len(w.picks) == 0 {
 		return w.base[b.tally : b.tally+n]
 	}
+	ts := c.localTallies(n)
+	c.count(ts, d, l, b, lo, hi)
+	return ts
+}
+
+// localTallies returns tallies that are valid until the next call.
+func (c *Cluster) localTallies(n int32) []tally {
+	w := &c.work
 	for int(n) > len(w.local) {
 		w.local = append(w.local, tally{})
 	}
-	c.count(w.local[:n], d, l, b, lo, hi)
 	return w.local[:n]
+}
+
+// resize makes room for a number of nodes.
+func (t *tally) resize(nodes int) {
+	t.slots, t.sums = resize(t.slots, nodes), resize(t.sums, nodes+1)
 }
 
 // count fills in the tallies of a block's parts for the nodes lo to hi.
@@ -110,7 +114,7 @@ func (c *Cluster) count(ts []tally, d *Demand, l *learned, b *block, lo, hi Node
 	n := len(c.names)
 	for i := range ts {
 		t, p := &ts[i], &c.work.parts[int(b.lo)+i]
-		t.slots, t.sums = resize(t.slots, n), resize(t.sums, n+1)
+		t.resize(n)
 		c.countClass(t.slots, d, l, p.class, lo, hi)
 		for _, level := range b.inside {
 			c.dropOutside(t.slots, level, lo, hi)

@@ -127,11 +127,17 @@ func (c *Cluster) sliceRoom(d *Demand, l *learned, class int, in Domain) int64 {
 	if level <= in.Level {
 		return 0
 	}
-	most := int64(0)
-	for _, domain := range c.DomainsAt(level) {
-		if in.Lo <= domain.Lo && domain.Hi <= in.Hi {
-			most = max(most, c.find(d, l, class, domain).slots)
-		}
+	c.work.picks = c.work.picks[:0]
+	t := &c.localTallies(1)[0]
+	t.resize(len(c.names))
+	c.countClass(t.slots, d, l, class, in.Lo, in.Hi)
+	most := sum(t.sums, t.slots, in.Lo, in.Hi)
+	if level == c.NodeLevel() {
+		return most
+	}
+	most = 0
+	for _, i := range c.within(level, in.Lo, in.Hi) {
+		most = max(most, t.sums[c.domains[i].hi]-t.sums[c.domains[i].lo])
 	}
 	return most
 }

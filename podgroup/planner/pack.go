@@ -26,10 +26,10 @@ func comparePicks(a, b pick) int {
 		cmp.Compare(a.class, b.class), cmp.Compare(a.node, b.node))
 }
 
-// pack puts the units of every block into a target. What is picked stays in the scratch; the
+// pack puts the units of every block into a target, those of the first k members. What is picked stays in the scratch; the
 // capacity table is as before. One block of one class is packed whenever it fits. Several may fit
 // in one order and not in another: what did not fit is tried first the next time.
-func (c *Cluster) pack(d *Demand, l *learned, t *target) bool {
+func (c *Cluster) pack(d *Demand, l *learned, t *target, k int) bool {
 	w := &c.work
 	w.tight = false
 	w.items = append(w.items[:0], w.firstItems...)
@@ -43,6 +43,9 @@ func (c *Cluster) pack(d *Demand, l *learned, t *target) bool {
 			return true
 		}
 		c.drop(d, 0)
+		if c.boundTogether(d) && !c.mayHold(t, k) {
+			return false
+		}
 		switch {
 		case w.retries <= 0 || failed < 0 || t.domain < 0 || len(w.items) == 1 && !c.mixed(w.items[0]):
 			return false

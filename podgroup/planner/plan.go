@@ -25,9 +25,16 @@ type scratch struct {
 
 	// How much fits where.
 	base, local []tally
-	devices     []int64   // running sums of the free devices, or empty
-	slots, sums [][]int64 // by class; see countSlots
+	devices     []int64 // running sums of the free devices, or empty
 	learned     learned
+
+	// What all classes have room for together; see boundTogether.
+	bounded      bool // whether bounds were asked for since the slots were counted
+	bounds       []bound
+	competitions []competition
+	members      []int64 // by class
+	requesting   []int32 // parts, by resource
+	most         []int64 // by free units; see table
 
 	// Choosing and packing.
 	targets   []target
@@ -134,25 +141,41 @@ func (c *Cluster) place(d *Demand, l *learned, k int) bool {
 	c.setUnits(d, k)
 	gang, root := &w.groups[0], c.target(0)
 	w.targets, w.unit = w.targets[:0], 0
+	bounded := len(w.bounds) > 0
 	for level, to := c.levelsFor(gang, &root); level >= to; level-- {
 		c.appendTargets(d, level, gang, &root, w.order)
+		c.dropHopeless(k)
 		for c.heapTargets(0); len(w.targets) > 0; {
 			t := c.popTarget(0)
-			if c.pack(d, l, &t) {
+			if c.pack(d, l, &t, k) {
 				c.assign(d, k)
 				w.targets = w.targets[:0]
 				return true
+			}
+			if !bounded && len(w.bounds) > 0 {
+				bounded = true
+				c.dropHopeless(k)
+				c.heapTargets(0)
 			}
 		}
 	}
 	return false
 }
 
-// placeable returns the largest number of needed members, in rank order, that would fit; for several
-// classes, that are found to fit at the first attempt. The blocks must have been counted.
-func (c *Cluster) placeable(d *Demand, l *learned) int {
+// placeable returns the largest number of needed members, in rank order and at most so many, that
+// would fit; for several classes, that are found to fit at the first attempt. The blocks must have
+// been counted.
+func (c *Cluster) placeable(d *Demand, l *learned, atMost int) int {
 	c.work.retries = 0
-	fits, fails := 0, c.best(d, l).Members+1
+	// What was computed as the most is mostly it, or nearly.
+	fits, fails := 0, atMost+1
+	for step := 1; fails-fits > 1 && fits == 0; step *= 2 {
+		if k := max(fails-step, 1); c.place(d, l, k) {
+			fits = k
+		} else {
+			fails = k
+		}
+	}
 	for fails-fits > 1 {
 		if k := (fits + fails) / 2; c.place(d, l, k) {
 			fits = k

@@ -97,5 +97,5 @@ func (c *Cluster) membersIn(d *Demand, t *target) int {
 			fit = min(fit, int(w.firsts[int64(w.unitsFrom[i])+room]))
 		}
 	}
-	return fit
+	return c.atMost(t, fit)
 }
