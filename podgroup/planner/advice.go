@@ -24,6 +24,10 @@ type Looser struct {
 	Within string
 }
 
+// maxAdvised is how many classes, or sets, a gang may have for it to be searched what would help: a
+// search takes many plans, and one for thousands of classes a second.
+const maxAdvised = 64
+
 // Advise adds to the explanation of a refusal who uses what is short, and what would help. The
 // cluster and the demand must be as Plan saw them. Without Tenants it says what would help besides
 // tenants that end.
@@ -55,6 +59,9 @@ func (c *Cluster) Advise(d *Demand, e *Explanation, tenants Tenants) {
 	}
 	if e.Undecided || e.Learned && l.empty() {
 		return // what refused the gang is not arithmetic
+	}
+	if len(e.Need) > maxAdvised || len(d.Sets) > maxAdvised {
+		return
 	}
 	e.Advice.Nodes = c.moreNodes(d, asked, l, best.Domain)
 	if tenants != nil {

@@ -16,7 +16,7 @@ type block struct {
 	pin    pin
 	share  float64 // of the cluster's capacity that a unit takes
 	group  int32   // index of the group that the block belongs to
-	tally  int32   // index of the base tally of its first part; -1 if the block is pinned
+	tally  int32   // index of the base tally of its first part; -1 if there is none
 	units  int64   // to place now
 }
 

@@ -190,8 +190,14 @@ func (c *Cluster) sumWeights(d *Demand, k *competition, base, limit int64, sums 
 	counted := int32(-1)
 	for i := range w.blocks {
 		b := &w.blocks[i]
-		if b.pin.pinned || b.tally <= counted {
-			continue // counted with a block that is alike
+		if b.tally < 0 && !b.pin.pinned {
+			for node := range hold {
+				hold[node] = limit
+			}
+			break
+		}
+		if b.tally <= counted {
+			continue // pinned, or counted with a block that is alike
 		}
 		counted = b.tally
 		for j := range b.hi - b.lo {

@@ -5,6 +5,11 @@ import (
 	"slices"
 )
 
+// maxTallies is for how many parts of a gang it is kept how many of them fit where. Others are counted
+// when they are packed, so that a gang of thousands of classes takes time but no memory for each of
+// them and each node.
+const maxTallies = 64
+
 // tally is how many members of a class fit, had it the cluster to itself.
 type tally struct {
 	slots []int64 // by node
@@ -13,7 +18,7 @@ type tally struct {
 	most  int64   // slots on the node that has the most
 }
 
-// countBlocks makes the base tallies of all blocks that are not pinned.
+// countBlocks makes the base tallies of the blocks that are not pinned.
 func (c *Cluster) countBlocks(d *Demand, l *learned) {
 	w := &c.work
 	w.picks = w.picks[:0]
@@ -22,12 +27,11 @@ func (c *Cluster) countBlocks(d *Demand, l *learned) {
 	next := int32(0)
 	for i := range w.blocks {
 		b := &w.blocks[i]
+		b.tally = -1
 		if b.pin.pinned {
-			b.tally = -1
 			continue
 		}
-		if alike := c.alike(i); alike >= 0 {
-			b.tally = w.blocks[alike].tally
+		if b.tally = c.alike(i); b.tally >= 0 || next+b.hi-b.lo > maxTallies {
 			continue
 		}
 		b.tally = next
@@ -69,14 +73,14 @@ func (c *Cluster) devicesIn(lo, hi NodeID) int64 {
 	return math.MaxInt64
 }
 
-// alike returns an earlier block that has the same slots as a block, or -1.
-func (c *Cluster) alike(block int) int {
+// alike returns the tally of an earlier block that has the same slots as a block, or -1.
+func (c *Cluster) alike(block int) int32 {
 	w := &c.work
 	b := &w.blocks[block]
 	for i := range block {
-		if o := &w.blocks[i]; !o.pin.pinned && o.level == b.level && o.size == b.size && o.inside == b.inside &&
+		if o := &w.blocks[i]; o.tally >= 0 && o.level == b.level && o.size == b.size && o.inside == b.inside &&
 			slices.Equal(w.parts[o.lo:o.hi], w.parts[b.lo:b.hi]) {
-			return i
+			return o.tally
 		}
 	}
 	return -1

@@ -54,7 +54,8 @@ func TestExplanationIsTrue(t *testing.T) {
 	for range 10 {
 		rapid.Check(t, check)
 	}
-	if refused < 100 {
+	t.Logf("%d refusals", refused)
+	if refused < 100 { // of several hundred
 		t.Errorf("only %d refusals to judge", refused)
 	}
 }

@@ -99,6 +99,9 @@ func (c *Cluster) moreForOne(d *Demand, class int, l *learned, in Domain, shape 
 		}
 		k = max(k, (s.Needed-s.Free-1)/has+1)
 	}
+	if k > maxAdded {
+		return 0
+	}
 	return int(k)
 }
 

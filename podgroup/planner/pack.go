@@ -3,7 +3,8 @@ package planner
 import "cmp"
 
 // maxAttempts bounds in how many ways it is tried to pack several blocks into one target, and
-// maxRetries how many attempts after the first ones are made at all targets of a plan together.
+// maxRetries how many attempts after the first ones are made at all targets of a plan together; those
+// at many blocks count for more.
 const (
 	maxAttempts = 8
 	maxRetries  = 64
@@ -35,7 +36,7 @@ func (c *Cluster) pack(d *Demand, l *learned, t *target, k int) bool {
 	w.items = append(w.items[:0], w.firstItems...)
 	for attempt := range maxAttempts {
 		if attempt > 0 {
-			w.retries--
+			w.retries -= 1 + len(w.items)/maxAttempts
 		}
 		failed, ok := c.packItems(d, l, t)
 		if ok {
@@ -138,6 +139,7 @@ func (c *Cluster) packBlock(d *Demand, l *learned, in *target, index int32, pref
 			return false
 		}
 	}
+	w.effort += int(t.hi - t.lo)
 	f := &w.filler
 	*f = filler{c: c, d: d, block: index, preferred: preferred, tight: w.tight, size: b.size, level: b.level}
 	if b.hi-b.lo > 1 {

@@ -4,6 +4,10 @@ package planner
 // limit for at least one node of the plan, and checks only the nodes that the plan names.
 const maxRounds = 32
 
+// maxEffort bounds how often the nodes of the cluster are looked at to find out how many members fit,
+// which only a gang of very many classes takes: then fewer are placed than could be.
+const maxEffort = 1000
+
 // scratch holds what a plan needs, kept between plans so that they allocate nothing.
 type scratch struct {
 	// What the demand is made of; see prepare.
@@ -45,6 +49,7 @@ type scratch struct {
 	unit      int32
 	tight     bool
 	retries   int // left
+	effort    int // nodes looked at for blocks
 	filler    filler
 
 	// How far domains go; see best.
@@ -61,14 +66,17 @@ type scratch struct {
 }
 
 // Plan places the gang, or explains why it does not fit. Exactly one of the plan and the
-// explanation is returned unless the Verifier fails. A nil Verifier accepts every plan. The plan is
-// valid until the next call.
+// explanation is returned unless the demand is invalid (see Validate) or the Verifier fails. A nil
+// Verifier accepts every plan. The plan is valid until the next call.
 //
 // An explanation that is Undecided means the Verifier refused maxRounds plans in a row, so that
 // the question needs an exact answer; arithmetic alone would have let the gang in.
 func (c *Cluster) Plan(d *Demand, v Verifier) (*Plan, *Explanation, error) {
 	w := &c.work
 	learned := &w.learned
+	if err := c.Validate(d); err != nil {
+		return nil, nil, err
+	}
 	learned.reset(len(d.Classes))
 	c.prepare(d)
 	for round := range maxRounds {
@@ -115,24 +123,33 @@ func (c *Cluster) plan() *Plan {
 // placeMost places all members if it can, otherwise as many beyond the minimum as it finds room
 // for, in rank order and in one required domain. It reports whether the minimum fits.
 func (c *Cluster) placeMost(d *Demand, l *learned) bool {
-	c.work.retries = maxRetries
+	c.work.retries, c.work.effort = maxRetries, 0
 	if c.place(d, l, len(d.Members)) {
 		return true
 	}
 	if d.Min >= len(d.Members) || !c.place(d, l, d.Min) {
 		return false
 	}
-	// Room for k members is room for k-1, so the largest k can be searched for by halving.
-	fits, fails := d.Min, len(d.Members)
-	for fails-fits > 1 {
+	c.halve(d, l, d.Min, len(d.Members))
+	return true
+}
+
+// halve returns the largest number of members that is found to fit, of which the one number is known
+// to and the other known not to: room for k members is room for k-1. A search that has become too long
+// ends with less than the largest.
+func (c *Cluster) halve(d *Demand, l *learned, fits, fails int) int {
+	for fails-fits > 1 && (fits == 0 || c.effortLeft()) {
 		if k := (fits + fails) / 2; c.place(d, l, k) {
 			fits = k
 		} else {
 			fails = k
 		}
 	}
-	return true
+	return fits
 }
+
+// effortLeft reports whether a search for the most members may go on.
+func (c *Cluster) effortLeft() bool { return c.work.effort < maxEffort*len(c.names) }
 
 // place finds nodes for the first k members, slices only whole, in the lowest domain that holds
 // them. If there is none, the nodes found by an earlier call stay.
@@ -166,22 +183,15 @@ func (c *Cluster) place(d *Demand, l *learned, k int) bool {
 // would fit; for several classes, that are found to fit at the first attempt. The blocks must have
 // been counted.
 func (c *Cluster) placeable(d *Demand, l *learned, atMost int) int {
-	c.work.retries = 0
+	c.work.retries, c.work.effort = 0, 0
 	// What was computed as the most is mostly it, or nearly.
-	fits, fails := 0, atMost+1
-	for step := 1; fails-fits > 1 && fits == 0; step *= 2 {
-		if k := max(fails-step, 1); c.place(d, l, k) {
-			fits = k
-		} else {
-			fails = k
+	fails := atMost + 1
+	for step := 1; fails > 1 && c.effortLeft(); step *= 8 {
+		k := max(fails-step, 1)
+		if c.place(d, l, k) {
+			return c.halve(d, l, k, fails)
 		}
+		fails = k
 	}
-	for fails-fits > 1 {
-		if k := (fits + fails) / 2; c.place(d, l, k) {
-			fits = k
-		} else {
-			fails = k
-		}
-	}
-	return fits
+	return c.halve(d, l, 0, fails)
 }

@@ -86,6 +86,7 @@ func (c *Cluster) membersIn(d *Demand, t *target) int {
 		b := &w.blocks[i]
 		room := int64(math.MaxInt64)
 		switch {
+		case !b.pin.pinned && b.tally < 0:
 		case !b.pin.pinned:
 			room = c.room(w.base[b.tally:b.tally+b.hi-b.lo], b, t)
 		case t.contains(b.pin.target.lo, b.pin.target.hi):

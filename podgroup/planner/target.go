@@ -73,7 +73,7 @@ func (c *Cluster) tooManyForANode(blocks []int32) bool {
 	for _, i := range blocks {
 		b := &w.blocks[i]
 		for j := range b.hi - b.lo {
-			if !b.pin.pinned && b.units*w.parts[b.lo+j].count > w.base[b.tally+j].most {
+			if b.tally >= 0 && b.units*w.parts[b.lo+j].count > w.base[b.tally+j].most {
 				return true
 			}
 		}
@@ -94,6 +94,9 @@ func (c *Cluster) appendIfRoom(d *Demand, t target, blocks []int32) {
 			if b.pin.torn || !t.contains(b.pin.target.lo, b.pin.target.hi) && !b.pin.target.contains(t.lo, t.hi) {
 				return
 			}
+			continue
+		}
+		if b.tally < 0 {
 			continue
 		}
 		ts := w.base[b.tally : b.tally+b.hi-b.lo]
@@ -125,7 +128,7 @@ func (c *Cluster) scoreOf(d *Demand, t *target, blocks []int32) int64 {
 	sum, nodes := int64(0), int64(0)
 	for _, i := range blocks {
 		b := &w.blocks[i]
-		if b.units == 0 || b.pin.pinned {
+		if b.units == 0 || b.tally < 0 {
 			continue
 		}
 		for j := range b.hi - b.lo {
