@@ -17,6 +17,7 @@ type block struct {
 	share  float64 // of the cluster's capacity that a unit takes
 	group  int32   // index of the group that the block belongs to
 	tally  int32   // index of the base tally of its first part; -1 if there is none
+	before int32   // the block of the set before this one, -1 if none; not for slices
 	units  int64   // to place now
 }
 
@@ -59,21 +60,25 @@ func (c *Cluster) prepare(d *Demand) {
 	c.prepareGroups(d)
 	w.blocks, w.parts, w.bySlice = w.blocks[:0], w.parts[:0], w.bySlice[:0]
 	w.blockOf, w.first = resize(w.blockOf, len(d.Members)), resize(w.first, len(d.Members))
-	w.single = resize(w.single, len(w.sets)*len(d.Classes))
-	for i := range w.single {
-		w.single[i] = -1
+	w.latest = resize(w.latest, len(w.sets))
+	for i := range w.latest {
+		w.latest[i] = -1
 	}
 	for i, m := range d.Members {
 		if w.sets[m.Set].slices() {
 			w.bySlice = append(w.bySlice, int32(i))
 			continue
 		}
-		b := &w.single[m.Set*len(d.Classes)+m.Class]
-		if *b < 0 {
-			w.parts = append(w.parts, part{class: m.Class, count: 1})
-			*b = c.addBlock(m.Set, 1, c.NodeLevel(), pin{}, len(w.parts)-1)
+		b := w.latest[m.Set]
+		for b >= 0 && w.parts[w.blocks[b].lo].class != m.Class {
+			b = w.blocks[b].before
 		}
-		w.blockOf[i], w.first[i] = *b, int32(i)
+		if b < 0 {
+			w.parts = append(w.parts, part{class: m.Class, count: 1})
+			b = c.addBlock(m.Set, 1, c.NodeLevel(), pin{}, len(w.parts)-1)
+			w.blocks[b].before, w.latest[m.Set] = w.latest[m.Set], b
+		}
+		w.blockOf[i], w.first[i] = b, int32(i)
 	}
 	c.prepareSlices(d)
 	c.prepareShares(d)

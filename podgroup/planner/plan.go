@@ -17,7 +17,7 @@ type scratch struct {
 	groupOf    []int32 // by set
 	blocks     []block
 	parts      []part
-	single     []int32        // by set and class: the block of members that are in no slice
+	latest     []int32        // by set: its latest block of members that are in no slice
 	bySlice    []int32        // members in slices, by set, slice, class and rank
 	placed     []PlacedMember // by set, slice and node, if there are slices
 	blockOf    []int32        // by member
