@@ -146,8 +146,8 @@ func carry[T uint16 | int32](known []T, region Domain, ids []NodeID) []T {
 }
 
 // fewest returns the least number of new nodes, more than lo, with which the gang fits, 0 if no number
-// does: with one node less it does not.
-func (x *extension) fewest(lo int) int {
+// does: with one node less it does not. The search begins at a guess, more than lo.
+func (x *extension) fewest(lo, guess int) int {
 	there := 0
 	fits := func(k int) bool {
 		for ; there < k; there++ {
@@ -158,14 +158,27 @@ func (x *extension) fewest(lo int) int {
 		}
 		return x.fits(x.demand, x.learned)
 	}
-	hi := lo + 1
-	for !fits(min(hi, len(x.added))) {
-		if hi >= len(x.added) {
-			return 0
+	hi, step := min(guess, len(x.added)), 1
+	if fits(hi) {
+		for ; hi-lo > 1; step *= 2 {
+			k := max(hi-step, lo+1)
+			if !fits(k) {
+				lo = k
+				break
+			}
+			hi = k
 		}
-		lo, hi = hi, 2*hi
+	} else {
+		for lo = hi; ; step *= 2 {
+			if lo >= len(x.added) {
+				return 0
+			}
+			if hi = min(lo+step, len(x.added)); fits(hi) {
+				break
+			}
+			lo = hi
+		}
 	}
-	hi = min(hi, len(x.added))
 	for hi-lo > 1 {
 		if k := (lo + hi) / 2; fits(k) {
 			hi = k

@@ -41,7 +41,7 @@ func (c *Cluster) moreNodes(d, asked *Demand, l *learned, in Domain) *MoreNodes 
 	if class, ok := d.uniform(); ok {
 		m.Count = c.moreForOne(d, class, l, in, shape)
 	} else {
-		c.moreForMixture(m, d, l, in, shape)
+		c.moreForMixture(m, d, l, in, shape, c.guess(asked, l, in, shape))
 	}
 	if m.Count <= 0 {
 		return nil
@@ -105,10 +105,30 @@ func (c *Cluster) moreForOne(d *Demand, class int, l *learned, in Domain, shape 
 	return int(k)
 }
 
+// guess returns about how many nodes like shape a domain lacks for a gang: for each of its classes and
+// of its resources by itself. At least 1.
+func (c *Cluster) guess(d *Demand, l *learned, in Domain, shape NodeID) int {
+	counts := d.counts(d.Min)
+	lacks := int64(1)
+	for class, n := range counts {
+		if n > 0 {
+			n -= c.find(d, l, class, in).slots
+			lacks = max(lacks, n/max(c.emptySlots(&d.Classes[class], shape), 1))
+		}
+	}
+	for _, s := range c.shortages(d, counts, in) {
+		lacks = max(lacks, (s.Needed-s.Free)/max(c.capacity[c.columns[s.Name]][shape], 1))
+	}
+	return int(min(lacks, maxAdded))
+}
+
 // moreForMixture finds by trying how many nodes like shape a domain lacks for any gang.
-func (c *Cluster) moreForMixture(m *MoreNodes, d *Demand, l *learned, in Domain, shape NodeID) {
-	tried := 0
-	for atMost := firstAdded; m.Count == 0; atMost = min(atMost*growth, maxAdded) {
+func (c *Cluster) moreForMixture(m *MoreNodes, d *Demand, l *learned, in Domain, shape NodeID, guess int) {
+	tried, atMost := 0, firstAdded
+	for atMost < min(2*guess, maxAdded) {
+		atMost = min(atMost*growth, maxAdded)
+	}
+	for ; m.Count == 0; atMost = min(atMost*growth, maxAdded) {
 		x := c.extend(d, l, in, shape, atMost)
 		if x == nil {
 			return
@@ -116,7 +136,7 @@ func (c *Cluster) moreForMixture(m *MoreNodes, d *Demand, l *learned, in Domain,
 		if x.together > 0 {
 			m.Together, m.TogetherIn = x.together, c.LevelName(x.level)
 		}
-		m.Count = x.fewest(tried)
+		m.Count = x.fewest(tried, max(guess, tried+1))
 		if tried = len(x.added); tried < atMost || atMost == maxAdded {
 			return
 		}
