@@ -1,12 +1,14 @@
 package v1alpha1
 
 // PodGroupPolicy says which scheduler's groups the pods join.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.coscheduling), has(self.volcano)].filter(x, x).size() == 1",message="exactly one of coscheduling and volcano must be set"
 type PodGroupPolicy struct {
-	// At most one may be set.
+	// Exactly one is set.
 	PodGroupPolicySource `json:",inline"`
 }
 
-// PodGroupPolicySource is a choice of scheduler. At most one field may be set.
+// PodGroupPolicySource is a choice of scheduler. Exactly one field is set.
 type PodGroupPolicySource struct {
 	// PodGroups of scheduling.x-k8s.io, the ones that Muster schedules.
 	// +optional
@@ -21,6 +23,7 @@ type PodGroupPolicySource struct {
 type CoschedulingPodGroupPolicySource struct {
 	// Seconds that members may hold their places while the rest of the group is being placed.
 	// +kubebuilder:default=60
+	// +kubebuilder:validation:Minimum=0
 	// +optional
 	ScheduleTimeoutSeconds *int32 `json:"scheduleTimeoutSeconds,omitempty"`
 }

@@ -93,7 +93,16 @@ type PodTemplatePatch struct {
 	Spec *PodSpecPatch `json:"spec,omitempty"`
 }
 
-// PodSpecPatch holds the part of a pod's spec that may be patched.
+// PodSpecPatch holds the part of a pod's spec that may be patched. While the TrainJob is suspended its manager
+// may change nodeSelector, affinity, tolerations and schedulingGates.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",fieldPath=".serviceAccountName",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.volumes) == has(oldSelf.volumes)",fieldPath=".volumes",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.initContainers) == has(oldSelf.initContainers)",fieldPath=".initContainers",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.containers) == has(oldSelf.containers)",fieldPath=".containers",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.imagePullSecrets) == has(oldSelf.imagePullSecrets)",fieldPath=".imagePullSecrets",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.securityContext) == has(oldSelf.securityContext)",fieldPath=".securityContext",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.terminationGracePeriodSeconds) == has(oldSelf.terminationGracePeriodSeconds)",fieldPath=".terminationGracePeriodSeconds",message="field is immutable"
 type PodSpecPatch struct {
 	// Service account of the pods.
 	// +kubebuilder:validation:MaxLength=253

@@ -10,7 +10,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[-1:].type`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.status=="True")].type`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must match RFC 1035 DNS label format"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must be no more than 63 characters"
@@ -40,6 +40,14 @@ type TrainJobList struct {
 }
 
 // TrainJobSpec is what the user asks for.
+//
+// The rules on whole fields say that they cannot be set later, or be unset, either: a rule of the field
+// itself is asked only where the field is there before and after.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.initializer) == has(oldSelf.initializer)",fieldPath=".initializer",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.trainer) == has(oldSelf.trainer)",fieldPath=".trainer",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.activeDeadlineSeconds) == has(oldSelf.activeDeadlineSeconds)",fieldPath=".activeDeadlineSeconds",message="field is immutable"
+// +kubebuilder:validation:XValidation:rule="has(self.suspend) && self.suspend || has(oldSelf.suspend) && oldSelf.suspend || has(self.runtimePatches) == has(oldSelf.runtimePatches) && (!has(self.runtimePatches) || self.runtimePatches == oldSelf.runtimePatches)",fieldPath=".runtimePatches",message="may change only while the TrainJob is suspended, or together with suspend"
 type TrainJobSpec struct {
 	// The runtime that supplies everything the TrainJob does not set.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="field is immutable"
