@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FS holds the tree as it is in the repository: crds, base, overlays and, where there are any,
+// FS holds the tree as it is in the repository: crds, base, components, overlays and, where there are any,
 // runtimes.
 //
-//go:embed */*.yaml overlays/*/*.yaml
+//go:embed */*.yaml components/*/*.yaml overlays/*/*.yaml
 var FS embed.FS
 
 // schedulerConfig is the file that base puts into the scheduler's ConfigMap.

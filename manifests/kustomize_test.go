@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +17,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var targets = []string{"base", "overlays/only-scheduler"}
+var targets = []string{"base", "overlays/only-scheduler", "overlays/with-webhooks"}
+
+// schedulerConfigOf returns the file with the scheduler's configuration: the target's own, or base's.
+func schedulerConfigOf(target string) string {
+	if own := target + "/scheduler-config.yaml"; fs.ValidPath(own) {
+		if _, err := fs.Stat(FS, own); err == nil {
+			return own
+		}
+	}
+	return schedulerConfig
+}
 
 func build(t *testing.T, target string) []*resource.Resource {
 	t.Helper()
@@ -149,7 +160,7 @@ func TestSchedulerMayWhatKubeSchedulerMay(t *testing.T) {
 // Both leases, by the names that the process asks for; kustomize renames what it takes for a reference.
 func TestLeasesAreGrantedByName(t *testing.T) {
 	eachTarget(t, func(t *testing.T, target string, resources []*resource.Resource) {
-		data, err := FS.ReadFile(target + "/scheduler-config.yaml")
+		data, err := FS.ReadFile(schedulerConfigOf(target))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +217,7 @@ func TestDeploymentIsLockedDown(t *testing.T) {
 		affinity := pod.Affinity.PodAntiAffinity
 		required := len(affinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
 		preferred := len(affinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0
-		if isOnly := target != "base"; required != isOnly || preferred == isOnly {
+		if isOnly := target == "overlays/only-scheduler"; required != isOnly || preferred == isOnly {
 			t.Errorf("replicas apart: required %v, preferred %v", required, preferred)
 		}
 	})
@@ -218,12 +229,12 @@ func TestDeploymentReadsTheConfigurationThatIsDeployed(t *testing.T) {
 		if len(configMaps) != 1 {
 			t.Fatalf("want one ConfigMap, got %d", len(configMaps))
 		}
-		file, err := FS.ReadFile(target + "/scheduler-config.yaml")
+		file, err := FS.ReadFile(schedulerConfigOf(target))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if configMaps[0].Data["scheduler-config.yaml"] != string(file) {
-			t.Errorf("the ConfigMap is not %s/scheduler-config.yaml", target)
+			t.Errorf("the ConfigMap is not %s", schedulerConfigOf(target))
 		}
 		deployment := only[appsv1.Deployment](t, resources, "Deployment")[0]
 		pod := deployment.Spec.Template.Spec
@@ -240,7 +251,7 @@ func TestDeploymentReadsTheConfigurationThatIsDeployed(t *testing.T) {
 // The trainer sends pods to the profile that is deployed, or, where that is everybody's, nowhere.
 func TestTrainerNamesTheDeployedProfile(t *testing.T) {
 	eachTarget(t, func(t *testing.T, target string, resources []*resource.Resource) {
-		data, err := FS.ReadFile(target + "/scheduler-config.yaml")
+		data, err := FS.ReadFile(schedulerConfigOf(target))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +270,10 @@ func TestTrainerNamesTheDeployedProfile(t *testing.T) {
 // Every namespaced object of Muster is in its namespace; kube-system gets only bindings.
 func TestNamespaces(t *testing.T) {
 	eachTarget(t, func(t *testing.T, _ string, resources []*resource.Resource) {
-		clusterWide := []string{"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+		clusterWide := []string{
+			"Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition",
+			"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+		}
 		for _, r := range resources {
 			namespace, kind := r.GetNamespace(), r.GetKind()
 			switch {

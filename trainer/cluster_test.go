@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
+	"github.com/muster-sched/muster/trainer/snapshot"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -129,6 +131,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.reconciler = &reconciler{
 		client:    c.Client,
 		framework: framework.New(plugins.All(c.Client, c.Client, "muster-scheduler")...),
+		snapshots: &snapshot.Store{Runtimes: c.Client, Snapshots: c.Client, Live: c.Client, Writer: c.Client},
 		recorder:  recorder,
 		clock:     c.clock,
 	}
@@ -236,12 +239,34 @@ func (c *cluster) setJobSetStatus(status jobsetv1alpha2.JobSetStatus) {
 	}
 }
 
+// snapshot returns the snapshot of the TrainJob's runtime, nil if it has none.
+func (c *cluster) snapshot() *corev1.ConfigMap {
+	c.t.Helper()
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "research", Name: "llm-runtime-snapshot"}}
+	if !c.get(configMap) {
+		return nil
+	}
+	return configMap
+}
+
 func (c *cluster) nextEvent() string {
 	select {
 	case event := <-c.events:
 		return event
 	default:
 		return ""
+	}
+}
+
+// wantEvents checks that the events since the last look begin so.
+func (c *cluster) wantEvents(prefixes ...string) {
+	c.t.Helper()
+	var got []string
+	for event := c.nextEvent(); event != ""; event = c.nextEvent() {
+		got = append(got, event)
+	}
+	if !slices.EqualFunc(got, prefixes, strings.HasPrefix) {
+		c.t.Errorf("events = %q, want %q", got, prefixes)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -155,9 +154,7 @@ func TestReconcileDeadline(t *testing.T) {
 		if c.jobSet() != nil || c.podGroups() != nil {
 			t.Errorf("children after the deadline: %v, %v", c.jobSet(), c.podGroups())
 		}
-		if event := c.nextEvent(); !strings.Contains(event, "Warning DeadlineExceeded") {
-			t.Errorf("event = %q", event)
-		}
+		c.wantEvents("Normal TrainJobResourcesCreated", "Warning DeadlineExceeded")
 	})
 	t.Run("deletion is tried until it succeeds", func(t *testing.T) {
 		c := newCluster(t, trainJob(withDeadline), gangRuntime(t))

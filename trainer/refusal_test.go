@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -122,18 +123,43 @@ func TestReconcileNeverTakesOthersObjects(t *testing.T) {
 	}
 }
 
-func TestReconcileRefusedByAPIServer(t *testing.T) {
-	c := newCluster(t, trainJob(), gangRuntime(t))
-	c.fail = func(write string) error {
-		if write == "apply JobSet" {
-			return apierrors.NewInvalid(schema.GroupKind{Kind: "JobSet"}, "llm", nil)
-		}
-		return nil
-	}
-	c.settle()
-	c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, "Invalid", `JobSet "llm" is invalid`)
-	if got := c.podGroups(); got != nil {
-		t.Errorf("PodGroups = %v", got)
+// What others refuse for what it says ends the TrainJob, with their words; what may change by itself, such as
+// rights, quota and servers that are away, is tried again.
+func TestReconcileRefusedByOthers(t *testing.T) {
+	jobSets := schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}
+	for name, tc := range map[string]struct {
+		err   error
+		final string
+	}{
+		"by the schema":            {apierrors.NewInvalid(schema.GroupKind{Kind: "JobSet"}, "llm", nil), `JobSet "llm" is invalid`},
+		"by JobSet's webhook":      {denied("spec.replicatedJobs[0].name: Invalid value"), "spec.replicatedJobs[0].name: Invalid value"},
+		"for lack of rights":       {apierrors.NewForbidden(jobSets, "llm", errors.New("may not create")), ""},
+		"for lack of quota":        {apierrors.NewForbidden(jobSets, "llm", errors.New("exceeded quota: count/jobsets")), ""},
+		"by a webhook that's away": {apierrors.NewInternalError(errors.New(`failed calling webhook "vjobset.kb.io"`)), ""},
+		"by a server that's away":  {errors.New("connection refused"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, trainJob(), gangRuntime(t))
+			c.fail = func(write string) error {
+				if write == "apply JobSet" {
+					return tc.err
+				}
+				return nil
+			}
+			if tc.final == "" {
+				if _, err := c.reconcile(); err == nil || c.job().Finished() {
+					t.Fatalf("error %v, conditions %v: want it to be tried again", err, c.job().Status.Conditions)
+				}
+				c.wantEvents("Warning TrainJobResourcesCreationFailed")
+				return
+			}
+			c.settle()
+			c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, "Invalid", tc.final)
+			c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, "Invalid", "spec.runtimeRef: what ClusterTrainingRuntime torch-distributed-gang makes")
+			if got := c.podGroups(); got != nil {
+				t.Errorf("PodGroups = %v", got)
+			}
+		})
 	}
 }
 

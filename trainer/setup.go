@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -29,7 +30,9 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
+	"github.com/muster-sched/muster/trainer/snapshot"
 	"github.com/muster-sched/muster/trainer/statusserver"
+	"github.com/muster-sched/muster/trainer/webhooks"
 )
 
 // controllerName names the controller in logs, metrics and events.
@@ -47,6 +50,9 @@ type Options struct {
 	// StatusServer, if set, has training pods report their progress to a server that the manager runs.
 	StatusServer *statusserver.Options
 
+	// Webhooks, if set, has the manager's webhook server check TrainJobs and runtimes before they are stored.
+	Webhooks *webhooks.Options
+
 	// SkipNameValidation lets several managers of one process have this controller.
 	SkipNameValidation bool
 }
@@ -54,6 +60,7 @@ type Options struct {
 // AddToScheme registers the types that the controller reads and writes with a scheme.
 func AddToScheme(scheme *apiruntime.Scheme) error {
 	return errors.Join(
+		corev1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme),
 		podgroup.AddToScheme(scheme),
 		jobsetv1alpha2.AddToScheme(scheme),
@@ -65,7 +72,7 @@ func AddToScheme(scheme *apiruntime.Scheme) error {
 	)
 }
 
-// SetupWithManager adds the controller to a manager whose scheme has AddToScheme's types. The error names
+// SetupWithManager adds the controllers to a manager whose scheme has AddToScheme's types. The error names
 // the CustomResourceDefinition if one that the controller needs is not installed.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := requireCRDs(mgr.GetRESTMapper()); err != nil {
@@ -95,22 +102,52 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 		// The first, so that a user's variables win.
 		steps = append([]framework.Plugin{status}, steps...)
 	}
+	snapshots, err := snapshot.NewCache(mgr)
+	if err != nil {
+		return fmt.Errorf("trainer: snapshots of runtimes: %w", err)
+	}
 	r := &reconciler{
 		client:    mgr.GetClient(),
 		framework: framework.New(steps...),
-		recorder:  mgr.GetEventRecorder(controllerName),
-		clock:     clock.RealClock{},
+		snapshots: &snapshot.Store{
+			Runtimes:  mgr.GetClient(),
+			Snapshots: snapshots,
+			Live:      mgr.GetAPIReader(),
+			Writer:    mgr.GetClient(),
+		},
+		recorder: mgr.GetEventRecorder(controllerName),
+		clock:    clock.RealClock{},
+	}
+	if err := setupFinalizerRemovers(mgr, opts); err != nil {
+		return fmt.Errorf("trainer: %w", err)
+	}
+	if opts.Webhooks != nil {
+		if err := webhooks.Setup(mgr, *opts.Webhooks, r.framework, r.snapshots); err != nil {
+			return fmt.Errorf("trainer: webhooks: %w", err)
+		}
 	}
 	// Status updates, of TrainJobs by this controller and of PodGroups by theirs, are no reason to look
-	// again; those of JobSets are.
+	// again; those of JobSets are. A runtime's creation may be waited for; its changes concern nobody who
+	// uses it already.
 	generation := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	creation := builder.WithPredicates(predicate.Funcs{
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	})
+	deletion := predicate.TypedFuncs[*corev1.ConfigMap]{
+		CreateFunc: func(event.TypedCreateEvent[*corev1.ConfigMap]) bool { return false },
+		UpdateFunc: func(event.TypedUpdateEvent[*corev1.ConfigMap]) bool { return false },
+	}
 	runtimes := handler.EnqueueRequestsFromMapFunc(r.trainJobsOfRuntime)
 	controllerBuilder := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&v1alpha1.TrainJob{}, generation).
 		Owns(&jobsetv1alpha2.JobSet{}).
-		Watches(&v1alpha1.TrainingRuntime{}, runtimes, generation).
-		Watches(&v1alpha1.ClusterTrainingRuntime{}, runtimes, generation).
+		Watches(&v1alpha1.TrainingRuntime{}, runtimes, creation).
+		Watches(&v1alpha1.ClusterTrainingRuntime{}, runtimes, creation).
+		WatchesRawSource(source.Kind(snapshots, &corev1.ConfigMap{},
+			handler.TypedEnqueueRequestForOwner[*corev1.ConfigMap](mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.TrainJob{}, handler.OnlyControllerOwner()),
+			deletion)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
 			SkipNameValidation:      &opts.SkipNameValidation,

@@ -1,10 +1,12 @@
 package trainer
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,20 +32,7 @@ func TestReconcileSuspendAndResume(t *testing.T) {
 		t.Fatal("the JobSet is still suspended")
 	}
 
-	// The runtime changes while the job runs: suspending must touch nothing else, because JobSet would
-	// refuse it.
-	runtime := gangRuntime(t)
-	c.get(runtime)
-	c.update(runtime, func() {
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "new"
-	})
-	c.settle()
-	image := func() string {
-		return c.jobSet().Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image
-	}
-	if image() == "new" {
-		t.Fatal("a running JobSet followed its runtime")
-	}
+	// Suspending must touch nothing else, because JobSet would refuse it.
 	job = c.job()
 	c.update(job, func() { job.Spec.Suspend = ptr.To(true) })
 	c.writes = nil
@@ -51,24 +40,24 @@ func TestReconcileSuspendAndResume(t *testing.T) {
 	if diff := cmp.Diff([]string{"patch JobSet", "patch status TrainJob"}, c.writes); diff != "" {
 		t.Errorf("writes (-want +got)\n%s", diff)
 	}
-	if !ptr.Deref(c.jobSet().Spec.Suspend, false) || image() == "new" {
-		t.Errorf("suspending: suspend %v, image %q", c.jobSet().Spec.Suspend, image())
+	if !ptr.Deref(c.jobSet().Spec.Suspend, false) {
+		t.Error("the JobSet is not suspended again")
 	}
-	c.settle()
-	if image() != "new" {
-		t.Errorf("a suspended JobSet did not follow its runtime: image %q", image())
+}
+
+func podPatch(job string, pod *v1alpha1.PodSpecPatch) v1alpha1.RuntimePatch {
+	return v1alpha1.RuntimePatch{
+		Manager: "kueue.x-k8s.io/manager",
+		TrainingRuntimeSpec: &v1alpha1.TrainingRuntimeSpecPatch{Template: &v1alpha1.JobSetTemplatePatch{Spec: &v1alpha1.JobSetSpecPatch{
+			ReplicatedJobs: []v1alpha1.ReplicatedJobPatch{{Name: job, Template: &v1alpha1.JobTemplatePatch{Spec: &v1alpha1.JobSpecPatch{
+				Template: &v1alpha1.PodTemplatePatch{Spec: pod},
+			}}}},
+		}}},
 	}
 }
 
 func TestSuspendedJobFollowsPatchesAndDropsThem(t *testing.T) {
-	patch := v1alpha1.RuntimePatch{
-		Manager: "kueue.x-k8s.io/manager",
-		TrainingRuntimeSpec: &v1alpha1.TrainingRuntimeSpecPatch{Template: &v1alpha1.JobSetTemplatePatch{Spec: &v1alpha1.JobSetSpecPatch{
-			ReplicatedJobs: []v1alpha1.ReplicatedJobPatch{{Name: "node", Template: &v1alpha1.JobTemplatePatch{Spec: &v1alpha1.JobSpecPatch{
-				Template: &v1alpha1.PodTemplatePatch{Spec: &v1alpha1.PodSpecPatch{NodeSelector: map[string]string{"pool": "a100"}}},
-			}}}},
-		}}},
-	}
+	patch := podPatch("node", &v1alpha1.PodSpecPatch{NodeSelector: map[string]string{"pool": "a100"}})
 	c := newCluster(t, trainJob(suspended), gangRuntime(t))
 	c.settle()
 	selector := func() map[string]string {
@@ -88,70 +77,75 @@ func TestSuspendedJobFollowsPatchesAndDropsThem(t *testing.T) {
 	}
 }
 
-func TestSuspendedJobSetIsReplacedWhereItCannotChange(t *testing.T) {
-	immutable := func(write string) error {
-		if write != "apply JobSet" {
-			return nil
-		}
-		return apierrors.NewInvalid(schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, "llm", nil)
-	}
-	c := newCluster(t, trainJob(suspended), gangRuntime(t))
-	c.settle()
-	runtime := gangRuntime(t)
-	c.get(runtime)
-	c.update(runtime, func() {
-		runtime.Spec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image = "new"
-	})
-	c.setJobSetStatus(jobsetv1alpha2.JobSetStatus{ReplicatedJobsStatus: []jobsetv1alpha2.ReplicatedJobStatus{{Name: "node", Active: 1}}})
+// A refusal of JobSet's webhook, as the API server returns it.
+func denied(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+		Message: `admission webhook "vjobset.kb.io" denied the request: ` + message,
+	}}
+}
 
-	c.fail = immutable
-	if _, err := c.reconcile(); err == nil || !strings.Contains(err.Error(), "waiting for the pods") {
-		t.Fatalf("error with active pods = %v", err)
-	}
-	if c.jobSet() == nil {
-		t.Fatal("a JobSet with active pods was deleted")
-	}
-	c.setJobSetStatus(jobsetv1alpha2.JobSetStatus{})
-	c.mustReconcile()
-	if c.jobSet() != nil {
-		t.Fatal("the JobSet was not deleted")
-	}
-	c.fail = nil
-	c.settle()
-	if got := c.jobSet().Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Image; got != "new" {
-		t.Errorf("image of the new JobSet = %q", got)
-	}
-	if c.job().Finished() {
-		t.Errorf("the TrainJob ended: %v", c.job().Status.Conditions)
+func TestSuspendedJobSetIsReplacedWhereItCannotChange(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"schema":  apierrors.NewInvalid(schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, "llm", nil),
+		"webhook": denied("spec.replicatedJobs: Invalid value: field is immutable"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			immutable := func(write string) error {
+				if write != "apply JobSet" {
+					return nil
+				}
+				return refusal
+			}
+			c := newCluster(t, trainJob(suspended), gangRuntime(t))
+			c.settle()
+			affinity := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}}
+			job := c.job()
+			c.update(job, func() {
+				job.Spec.RuntimePatches = []v1alpha1.RuntimePatch{podPatch("node", &v1alpha1.PodSpecPatch{Affinity: affinity})}
+			})
+			c.setJobSetStatus(jobsetv1alpha2.JobSetStatus{ReplicatedJobsStatus: []jobsetv1alpha2.ReplicatedJobStatus{{Name: "node", Active: 1}}})
+
+			c.fail = immutable
+			if _, err := c.reconcile(); err == nil || !strings.Contains(err.Error(), "waiting for the pods") {
+				t.Fatalf("error with active pods = %v", err)
+			}
+			if c.jobSet() == nil {
+				t.Fatal("a JobSet with active pods was deleted")
+			}
+			c.setJobSetStatus(jobsetv1alpha2.JobSetStatus{})
+			c.mustReconcile()
+			if c.jobSet() != nil {
+				t.Fatal("the JobSet was not deleted")
+			}
+			c.fail = nil
+			c.settle()
+			if diff := cmp.Diff(affinity, c.jobSet().Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Affinity); diff != "" {
+				t.Errorf("affinity of the new JobSet (-want +got)\n%s", diff)
+			}
+			if c.job().Finished() {
+				t.Errorf("the TrainJob ended: %v", c.job().Status.Conditions)
+			}
+		})
 	}
 }
 
-func TestPodGroupFollowsRuntimeOnlyWhileSuspended(t *testing.T) {
-	numNodes := func(job *v1alpha1.TrainJob) { job.Spec.Trainer.NumNodes = nil }
+func TestPodGroupFollowsItsTrainJobOnlyWhileSuspended(t *testing.T) {
 	resize := func(c *cluster, nodes int32) {
-		runtime := gangRuntime(t)
-		c.get(runtime)
-		c.update(runtime, func() { runtime.Spec.MLPolicy.NumNodes = &nodes })
+		job := c.job()
+		c.update(job, func() { job.Spec.Trainer.NumNodes = &nodes })
 		c.settle()
 	}
-	running := newCluster(t, trainJob(numNodes), gangRuntime(t))
+	running := newCluster(t, trainJob(), gangRuntime(t))
 	running.settle()
 	resize(running, 3)
-	if diff := cmp.Diff([]string{"llm:1"}, running.podGroups()); diff != "" {
+	if diff := cmp.Diff([]string{"llm:4"}, running.podGroups()); diff != "" {
 		t.Errorf("running (-want +got)\n%s", diff)
 	}
-	idle := newCluster(t, trainJob(numNodes, suspended), gangRuntime(t))
+	idle := newCluster(t, trainJob(suspended), gangRuntime(t))
 	idle.settle()
 	resize(idle, 3)
 	if diff := cmp.Diff([]string{"llm:3"}, idle.podGroups()); diff != "" {
 		t.Errorf("suspended (-want +got)\n%s", diff)
-	}
-	// Without a policy there is no group any more.
-	runtime := gangRuntime(t)
-	idle.get(runtime)
-	idle.update(runtime, func() { runtime.Spec.PodGroupPolicy = nil })
-	idle.settle()
-	if got := idle.podGroups(); got != nil {
-		t.Errorf("PodGroups without a policy: %v", got)
 	}
 }

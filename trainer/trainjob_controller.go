@@ -1,10 +1,11 @@
 package trainer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -22,6 +22,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
+	"github.com/muster-sched/muster/trainer/snapshot"
 )
 
 // Messages of conditions: the ones that Kubeflow Trainer's users match on.
@@ -31,21 +32,10 @@ const (
 	messageDeadlineExceeded = "TrainJob exceeded its active deadline"
 )
 
-// Reason and action of the event that tells of an error which is tried again.
-const (
-	reasonSyncFailed = "TrainJobResourcesCreationFailed"
-	actionReconcile  = "Reconciling"
-)
-
-// The API server refuses event notes above 1024 bytes, and no reader needs every error of a list.
-const (
-	maxNoteBytes   = 1000
-	maxErrorsShown = 8
-)
-
 type reconciler struct {
 	client    client.Client
 	framework *framework.Framework
+	snapshots *snapshot.Store
 	recorder  events.EventRecorder
 	clock     clock.PassiveClock
 }
@@ -62,13 +52,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := trainJob.DeepCopy()
 	wait, err := r.reconcile(ctx, trainJob)
+	sortConditions(trainJob)
 	if !equality.Semantic.DeepEqual(before.Status, trainJob.Status) {
 		// The lock keeps a reconcile that read an old TrainJob from reviving a finished one.
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if patchErr := r.client.Status().Patch(ctx, trainJob, patch); patchErr != nil {
 			return ctrl.Result{}, errors.Join(err, fmt.Errorf("updating the status: %w", patchErr))
 		}
-		r.recordFailure(before, trainJob)
+		r.recordTransitions(before, trainJob)
 	}
 	if trainJob.Finished() {
 		return ctrl.Result{}, errors.Join(err, r.framework.Finish(ctx, trainJob))
@@ -96,7 +87,7 @@ func (r *reconciler) reconcile(ctx context.Context, trainJob *v1alpha1.TrainJob)
 		return 0, nil
 	}
 	if err := r.syncChildren(ctx, trainJob); err != nil {
-		r.recorder.Eventf(trainJob, nil, corev1.EventTypeWarning, reasonSyncFailed, actionReconcile, "%s", note(err.Error()))
+		r.record(trainJob, corev1.EventTypeWarning, reasonSyncFailed, err.Error())
 		if errors.Is(err, errRuntimeMissing) {
 			// There is nothing to try again before the runtime's creation, which is watched.
 			return wait, nil
@@ -112,38 +103,59 @@ var errRuntimeMissing = errors.New("the runtime does not exist")
 // syncChildren makes the children of an unfinished TrainJob. Where its spec, or its runtime's, cannot be
 // carried out it sets the Failed condition and returns no error.
 func (r *reconciler) syncChildren(ctx context.Context, trainJob *v1alpha1.TrainJob) error {
-	if ref := trainJob.Spec.RuntimeRef; !supported(ref) {
-		setFailed(trainJob, v1alpha1.ReasonRuntimeNotSupported, fmt.Sprintf(
-			"spec.runtimeRef: unsupported runtime: %s.%s", kindOf(ref), ptr.Deref(ref.APIGroup, v1alpha1.GroupVersion.Group)))
+	if refusal := framework.CheckRuntimeRef(trainJob); refusal != nil {
+		setFailed(trainJob, refusal.Reason, refusal.Message())
 		return nil
 	}
-	spec, err := r.runtimeSpec(ctx, trainJob)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("spec.runtimeRef: %w: %w", errRuntimeMissing, err)
+	source, first, err := r.runtimeOf(ctx, trainJob)
+	if unusable := (*snapshot.Unusable)(nil); errors.As(err, &unusable) {
+		setFailed(trainJob, v1alpha1.ReasonInvalid, unusable.Error())
+		return nil
 	}
 	if err != nil {
 		return err
 	}
-	info, err := runtime.New(trainJob, spec)
-	if err != nil {
-		setFailed(trainJob, v1alpha1.ReasonInvalid, err.Error())
+	info, refusal := r.framework.Check(trainJob, source.Spec)
+	if refusal != nil {
+		setFailed(trainJob, refusal.Reason, refusal.Message())
 		return nil
 	}
-	if errs := r.framework.Validate(info, trainJob); len(errs) > 0 {
-		setFailed(trainJob, v1alpha1.ReasonInvalid, describe(trainJob, errs))
-		return nil
+	if first {
+		err = r.snapshots.Take(ctx, trainJob, source)
 	}
+	if err == nil {
+		err = r.build(ctx, trainJob, info)
+	}
+	switch {
+	case framework.Refused(err):
+		setFailed(trainJob, v1alpha1.ReasonInvalid, fmt.Sprintf(
+			"spec.runtimeRef: what %s %s makes of the TrainJob is refused: %v", source.Kind, source.Name, err))
+		return nil
+	case err == nil && first:
+		r.recordCreation(trainJob, source)
+	}
+	return err
+}
+
+// runtimeOf returns the runtime to use: the snapshot, or, and then first is true, the runtime as it is now.
+func (r *reconciler) runtimeOf(ctx context.Context, trainJob *v1alpha1.TrainJob) (source *snapshot.Runtime, first bool, err error) {
+	source, err = r.snapshots.Get(ctx, trainJob)
+	if err != nil || source != nil {
+		return source, false, err
+	}
+	source, err = r.snapshots.Current(ctx, trainJob)
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("spec.runtimeRef: %w: %w", errRuntimeMissing, err)
+	}
+	return source, true, err
+}
+
+func (r *reconciler) build(ctx context.Context, trainJob *v1alpha1.TrainJob, info *runtime.Info) error {
 	components, err := r.framework.Build(ctx, info, trainJob)
 	if err != nil {
 		return err
 	}
-	err = r.framework.Sync(ctx, trainJob, components)
-	if apierrors.IsInvalid(err) {
-		// The API server will not think otherwise of the same object later.
-		setFailed(trainJob, v1alpha1.ReasonInvalid, err.Error())
-		return nil
-	}
-	return err
+	return r.framework.Sync(ctx, trainJob, components)
 }
 
 // deadline returns the time that is left until the TrainJob's deadline, and whether it has passed. A
@@ -158,15 +170,6 @@ func (r *reconciler) deadline(trainJob *v1alpha1.TrainJob) (time.Duration, bool)
 	}
 	left := start.Add(time.Duration(trainJob.Spec.ActiveDeadlineSeconds) * time.Second).Sub(r.clock.Now())
 	return left, left <= 0
-}
-
-// recordFailure makes an event of a failure that this reconcile found.
-func (r *reconciler) recordFailure(before, after *v1alpha1.TrainJob) {
-	failed := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.TrainJobFailed)
-	if failed == nil || failed.Status != metav1.ConditionTrue || before.Finished() {
-		return
-	}
-	r.recorder.Eventf(after, nil, corev1.EventTypeWarning, failed.Reason, actionReconcile, "%s", note(failed.Message))
 }
 
 func setSuspended(trainJob *v1alpha1.TrainJob) {
@@ -188,27 +191,20 @@ func setFailed(trainJob *v1alpha1.TrainJob, reason, message string) {
 	})
 }
 
-// describe returns errors in one line, and names the runtime where one of its fields is meant.
-func describe(trainJob *v1alpha1.TrainJob, errs field.ErrorList) string {
-	lines := make([]string, 0, maxErrorsShown+1)
-	for i, err := range errs {
-		if i == maxErrorsShown {
-			lines = append(lines, fmt.Sprintf("and %d more", len(errs)-i))
-			break
-		}
-		line := err.Error()
-		if strings.HasPrefix(err.Field, "runtime.") {
-			line = fmt.Sprintf("%s %s: %s", kindOf(trainJob.Spec.RuntimeRef), trainJob.Spec.RuntimeRef.Name, strings.TrimPrefix(line, "runtime."))
-		}
-		lines = append(lines, line)
+// sortConditions puts the end of a TrainJob that is suspended before that: the first condition that holds is
+// what kubectl shows as its state.
+func sortConditions(trainJob *v1alpha1.TrainJob) {
+	if !trainJob.Finished() || !meta.IsStatusConditionTrue(trainJob.Status.Conditions, v1alpha1.TrainJobSuspended) {
+		return
 	}
-	return strings.Join(lines, "; ")
+	slices.SortStableFunc(trainJob.Status.Conditions, func(a, b metav1.Condition) int {
+		return cmp.Compare(rank(a), rank(b))
+	})
 }
 
-// note cuts a text to the length of an event's note.
-func note(text string) string {
-	if len(text) <= maxNoteBytes {
-		return text
+func rank(condition metav1.Condition) int {
+	if condition.Type == v1alpha1.TrainJobSuspended {
+		return 1
 	}
-	return strings.ToValidUTF8(text[:maxNoteBytes], "") + "..."
+	return 0
 }

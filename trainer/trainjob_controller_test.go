@@ -17,8 +17,8 @@ import (
 func TestReconcileMakesJobSetAndPodGroup(t *testing.T) {
 	c := newCluster(t, trainJob(), gangRuntime(t))
 	c.mustReconcile()
-	if diff := cmp.Diff([]string{"apply PodGroup", "apply JobSet"}, c.writes); diff != "" {
-		t.Errorf("writes (-want +got): the group must be there before its pods\n%s", diff)
+	if diff := cmp.Diff([]string{"create ConfigMap", "apply PodGroup", "apply JobSet"}, c.writes); diff != "" {
+		t.Errorf("writes (-want +got): the snapshot comes before what is made of it, the group before its pods\n%s", diff)
 	}
 	jobSet := c.jobSet()
 	if jobSet == nil {

@@ -54,7 +54,7 @@ type PodSet struct {
 
 // New makes the Info of a TrainJob from the spec of its runtime: it merges the TrainJob's patches into the
 // template and spec.trainer, its environment aside, into the training containers, and counts the pods. The
-// error names the field that cannot be merged.
+// error is a field.Error: the patch that cannot be merged.
 func New(trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec) (*Info, error) {
 	spec = spec.DeepCopy()
 	jobSet, err := mergePatches(spec.Template.Spec.DeepCopy(), trainJob.Spec.RuntimePatches)

@@ -2,11 +2,11 @@ package runtime
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
@@ -27,7 +27,7 @@ func mergePatches(spec *jobsetv1alpha2.JobSetSpec, patches []v1alpha1.RuntimePat
 		}
 		merged, err := strategicMerge(spec, template.Spec)
 		if err != nil {
-			return nil, fmt.Errorf("spec.runtimePatches[%d] (manager %q): %w", i, patches[i].Manager, err)
+			return nil, field.Invalid(field.NewPath("spec", "runtimePatches").Index(i), patches[i].Manager, "cannot be merged: "+err.Error())
 		}
 		spec = merged
 	}

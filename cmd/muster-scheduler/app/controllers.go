@@ -86,6 +86,7 @@ func controllers() []controller {
 				return trainer.SetupWithManager(ctx, mgr, trainer.Options{
 					SchedulerName:           opts.TrainerSchedulerName,
 					MaxConcurrentReconciles: opts.TrainerConcurrency,
+					Webhooks:                opts.webhooks(),
 					StatusServer:            opts.statusServer(),
 					SkipNameValidation:      skipNameValidation,
 				})
@@ -137,6 +138,10 @@ func newManager(ctx context.Context, restConfig *rest.Config, opts *ControllerOp
 			maps.Copy(caches.ByObject, c.cache())
 		}
 	}
+	server, err := webhookServer(opts)
+	if err != nil {
+		return nil, err
+	}
 	election := &opts.LeaderElection
 	mgr, err := manager.New(restConfig, manager.Options{
 		Scheme: scheme,
@@ -147,6 +152,7 @@ func newManager(ctx context.Context, restConfig *rest.Config, opts *ControllerOp
 			SecureServing:  true,
 			FilterProvider: filters.WithAuthenticationAndAuthorization,
 		},
+		WebhookServer:                 server,
 		HealthProbeBindAddress:        opts.HealthProbeBindAddress,
 		LeaderElection:                election.LeaderElect,
 		LeaderElectionID:              election.ResourceName,

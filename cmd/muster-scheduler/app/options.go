@@ -66,6 +66,20 @@ type ControllerOptions struct {
 
 	// TrainerStatusServer is where training pods report their progress, with the gate TrainJobStatus.
 	TrainerStatusServer statusserver.Options
+
+	// TrainerWebhooks makes the trainer serve admission webhooks for TrainJobs and runtimes. Without them the
+	// same checks end in a TrainJob's Failed condition.
+	TrainerWebhooks bool
+
+	// TrainerWebhooksBindAddress is where the webhooks are served over HTTPS.
+	TrainerWebhooksBindAddress string
+
+	// TrainerWebhooksService is the Service, as namespace/name, that the webhook configurations name. The
+	// certificate is kept in the Secret of that name with the suffix -cert.
+	TrainerWebhooksService string
+
+	// TrainerWebhooksCertDir is the directory where that Secret is mounted.
+	TrainerWebhooksCertDir string
 }
 
 // noServing is the bind address of a server that is turned off.
@@ -83,6 +97,11 @@ func NewOptions() *Options {
 			TrainerConcurrency:     5,
 			TrainerGates:           trainerGates(),
 			TrainerStatusServer:    defaultStatusServer(),
+
+			TrainerWebhooksBindAddress: ":9443",
+			TrainerWebhooksService:     "muster-system/muster-webhooks",
+			TrainerWebhooksCertDir:     "/etc/muster-webhooks",
+
 			LeaderElection: componentbaseconfig.LeaderElectionConfiguration{
 				LeaderElect:       true,
 				LeaseDuration:     metav1.Duration{Duration: 15 * time.Second},
@@ -124,6 +143,7 @@ func (o *Options) addFlags() {
 	fs.IntVar(&c.TrainerConcurrency, "trainer-concurrency", c.TrainerConcurrency,
 		"How many TrainJobs are worked on at the same time.")
 	c.addStatusServerFlags(fs)
+	c.addWebhookFlags(fs)
 
 	l := &c.LeaderElection
 	fs.BoolVar(&l.LeaderElect, "controllers-leader-elect", l.LeaderElect,
@@ -184,6 +204,7 @@ func (o *Options) Validate() []error {
 		errs = append(errs, fmt.Errorf("--trainer-concurrency: must be positive, is %d", c.TrainerConcurrency))
 	}
 	errs = append(errs, c.validateStatusServer(seen[trainerName])...)
+	errs = append(errs, c.validateWebhooks(seen[trainerName])...)
 	for _, err := range configvalidation.ValidateLeaderElectionConfiguration(&c.LeaderElection, field.NewPath("--controllers-leader-elect")) {
 		errs = append(errs, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 func parse(t *testing.T, args ...string) (*Options, error) {
@@ -71,6 +72,13 @@ func TestDefaults(t *testing.T) {
 	if opts.Controllers.TrainerSchedulerName != "" {
 		t.Errorf("the trainer claims pods for %q without being told to", opts.Controllers.TrainerSchedulerName)
 	}
+	if opts.Controllers.webhooks() != nil {
+		t.Error("webhooks are served without being told to: they need objects that only a deployment has")
+	}
+	// What manifests/components/webhooks deploys.
+	if c := opts.Controllers; c.TrainerWebhooksService != "muster-system/muster-webhooks" || c.TrainerWebhooksBindAddress != ":9443" || c.TrainerWebhooksCertDir != "/etc/muster-webhooks" {
+		t.Errorf("webhooks do not fit the manifests: %+v", c)
+	}
 	election := opts.Controllers.LeaderElection
 	if !election.LeaderElect || election.ResourceName == opts.Scheduler.LeaderElection.ResourceName {
 		t.Errorf("the controllers need a lease of their own, got %+v", election)
@@ -109,6 +117,28 @@ func TestFlagsSetTheOptions(t *testing.T) {
 	}
 	if name := opts.Scheduler.LeaderElection.ResourceName; name != "other" {
 		t.Errorf("the scheduler's lease: got %q", name)
+	}
+}
+
+func TestWebhookFlags(t *testing.T) {
+	opts, err := parse(t, "--trainer-webhooks", "--trainer-webhooks-bind-address=127.0.0.1:7443",
+		"--trainer-webhooks-service=space/gate", "--trainer-webhooks-cert-dir=/certs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := opts.Validate(); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	webhooks := opts.Controllers.webhooks()
+	if webhooks == nil || webhooks.Service.String() != "space/gate" || webhooks.CertDir != "/certs" {
+		t.Errorf("webhooks = %+v", webhooks)
+	}
+	server, err := webhookServer(&opts.Controllers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options := server.(*webhook.DefaultServer).Options; options.Host != "127.0.0.1" || options.Port != 7443 || options.CertDir != "/certs" {
+		t.Errorf("server = %+v", options)
 	}
 }
 
@@ -156,6 +186,13 @@ func TestValidate(t *testing.T) {
 		{[]string{"--controllers=trainer", "--podgroup-ttl-after-finished=1h"}, []string{"--podgroup-ttl-after-finished: has no meaning without podgroup in --controllers"}},
 		{[]string{"--controllers=trainer", "--podgroup-adopt"}, []string{"--podgroup-adopt: has no meaning without podgroup in --controllers"}},
 		{[]string{"--controllers=podgroup", "--trainer-scheduler-name=x"}, []string{"--trainer-scheduler-name: has no meaning without trainer in --controllers"}},
+		{[]string{"--controllers=podgroup", "--trainer-webhooks"}, []string{"--trainer-webhooks: has no meaning without trainer in --controllers"}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-bind-address=9443"}, []string{`--trainer-webhooks-bind-address: "9443" is not host:port`}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-bind-address=:0"}, []string{`--trainer-webhooks-bind-address: ":0" has no port`}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-bind-address=:https"}, []string{`--trainer-webhooks-bind-address: ":https" has no port`}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-service=muster-webhooks"}, []string{`--trainer-webhooks-service: "muster-webhooks" is not the namespace/name of a Service`}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-service=a/b/c"}, []string{`--trainer-webhooks-service: "a/b/c"`}},
+		{[]string{"--trainer-webhooks", "--trainer-webhooks-cert-dir="}, []string{"--trainer-webhooks-cert-dir: must not be empty"}},
 		{[]string{"--controllers-leader-elect-renew-deadline=1m"}, []string{"--controllers-leader-elect.leaseDuration: Invalid value", "must be greater than"}},
 		{[]string{"--controllers-leader-elect-resource-name="}, []string{"--controllers-leader-elect.resourceName: Required value"}},
 		{

@@ -28,6 +28,16 @@ const (
 	// configures, and the name of the container that it configures.
 	AncestorModelInitializer = "model-initializer"
 
+	// SupportLabel sits on a runtime, and says how long it will be kept: SupportDeprecated, or nothing.
+	SupportLabel = "trainer.kubeflow.org/support"
+
+	// SupportDeprecated is the SupportLabel value of a runtime that will be removed.
+	SupportDeprecated = "deprecated"
+
+	// ResourceInUseFinalizer is what trainers before Kubeflow Trainer 2.3 put on runtimes that a TrainJob used. It
+	// is taken off, because nobody else would.
+	ResourceInUseFinalizer = "trainer.kubeflow.org/resource-in-use"
+
 	// NodeContainer is the name of the container that spec.trainer configures.
 	NodeContainer = "node"
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/apply"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
 )
 
 // Sync implements framework.ComponentPlugin. A running JobSet is left as it is, whatever has become of its
@@ -66,7 +66,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	}
 	logger.V(2).Info("Updating the JobSet", "suspend", suspend)
 	err = apply.Apply(ctx, j.client, wanted)
-	if !apierrors.IsInvalid(err) {
+	if !framework.Refused(err) {
 		return err
 	}
 	if active(live) {

@@ -1,0 +1,78 @@
+package trainer
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/snapshot"
+)
+
+// Reasons and action of events that stand for no condition. Kubeflow Trainer's clients know three types of
+// conditions, and kubectl shows one of them as the state; so what happens between is told by events.
+const (
+	reasonSyncFailed = "TrainJobResourcesCreationFailed"
+	reasonCreated    = "TrainJobResourcesCreated"
+	reasonRunning    = "Running"
+	reasonDeprecated = "TrainingRuntimeDeprecated"
+	actionReconcile  = "Reconciling"
+)
+
+// maxNoteBytes is below the 1024 bytes above which the API server refuses an event's note.
+const maxNoteBytes = 1000
+
+// recordCreation makes the event of the children's creation.
+func (r *reconciler) recordCreation(trainJob *v1alpha1.TrainJob, source *snapshot.Runtime) {
+	r.record(trainJob, corev1.EventTypeNormal, reasonCreated, fmt.Sprintf("Made the JobSet from %s %s", source.Kind, source.Name))
+	if warning := v1alpha1.DeprecationWarning(source.Kind, source.Name, source.Labels); warning != "" {
+		r.record(trainJob, corev1.EventTypeWarning, reasonDeprecated, warning)
+	}
+}
+
+// recordTransitions makes an event of each change of state that a reconcile found.
+func (r *reconciler) recordTransitions(before, after *v1alpha1.TrainJob) {
+	for _, condition := range after.Status.Conditions {
+		old := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
+		if old != nil && old.Status == condition.Status {
+			continue
+		}
+		severity := corev1.EventTypeNormal
+		if condition.Type == v1alpha1.TrainJobFailed && condition.Status == metav1.ConditionTrue {
+			severity = corev1.EventTypeWarning
+		}
+		r.record(after, severity, condition.Reason, condition.Message)
+	}
+	if running(after) && !running(before) {
+		r.record(after, corev1.EventTypeNormal, reasonRunning, "All pods are ready")
+	}
+}
+
+// running tells whether all pods of a TrainJob that is not finished are ready, apart from those that
+// succeeded.
+func running(trainJob *v1alpha1.TrainJob) bool {
+	if trainJob.Finished() || len(trainJob.Status.JobsStatus) == 0 {
+		return false
+	}
+	for _, job := range trainJob.Status.JobsStatus {
+		if *job.Ready+*job.Succeeded == 0 || *job.Active > *job.Ready {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reconciler) record(trainJob *v1alpha1.TrainJob, severity, reason, text string) {
+	r.recorder.Eventf(trainJob, nil, severity, reason, actionReconcile, "%s", note(text))
+}
+
+// note cuts a text to the length of an event's note.
+func note(text string) string {
+	if len(text) <= maxNoteBytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxNoteBytes], "") + "..."
+}
