@@ -51,8 +51,9 @@ type deployment struct {
 	objects []*unstructured.Unstructured
 }
 
-// deploy builds a kustomization and applies every object, in kustomize's order, as kubectl would.
-func (s *scene) deploy(target string) *deployment {
+// deploy builds a kustomization and applies every object, in kustomize's order, as kubectl would. The changes
+// are for what this machine has not.
+func (s *scene) deploy(target string, changes ...func(*unstructured.Unstructured)) *deployment {
 	s.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("../../manifests", target))
 	s.must(err)
@@ -62,6 +63,9 @@ func (s *scene) deploy(target string) *deployment {
 		s.must(err)
 		object := &unstructured.Unstructured{}
 		s.must(object.UnmarshalJSON(content))
+		for _, change := range changes {
+			change(object)
+		}
 		d.objects = append(d.objects, object)
 		if err := kube.Apply(s.ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 			s.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
@@ -100,7 +104,7 @@ func (d *deployment) find(kind string, into any) {
 // start runs the deployed container's command line as the deployed service account. Only what a pod's
 // surroundings provide is replaced: where the files are, the API server's address, and the ports.
 // Whatever the API server denies fails the test.
-func (d *deployment) start() *process {
+func (d *deployment) start(replaced ...string) *process {
 	d.Helper()
 	deployed, configMap := &appsv1.Deployment{}, &corev1.ConfigMap{}
 	d.find("Deployment", deployed)
@@ -131,7 +135,7 @@ func (d *deployment) start() *process {
 			d.Errorf("denied: %s", request)
 		}
 	})
-	p := startProcess(d.T, kubeconfig, args...)
+	p := startProcess(d.T, kubeconfig, append(args, replaced...)...)
 	// The deployed probes, asked as a kubelet does: without credentials.
 	urls := map[string]string{"scheduler": p.schedulerURL, "metrics": p.metricsURL, "probes": p.probesURL}
 	for _, probe := range []*corev1.Probe{container.StartupProbe, container.LivenessProbe, container.ReadinessProbe} {
