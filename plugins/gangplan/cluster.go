@@ -15,8 +15,8 @@ import (
 type Cluster struct {
 	*planner.Cluster
 	// The following are by position in the snapshot's list.
-	ids         []planner.NodeID
-	generations []int64
+	ids  []planner.NodeID
+	seen []seen
 	// byID are the nodes in the planner's order, and infoByID their snapshot entries.
 	byID     []*corev1.Node
 	infoByID []fwk.NodeInfo
@@ -26,6 +26,13 @@ type Cluster struct {
 	asked       asked
 	tenants     []tenancies // by node, as far as they were asked for
 	ledger      ledger
+}
+
+// seen tells a node's state apart from an earlier one. The generation alone does not: pods that are
+// assumed in the snapshot, within the cycle of a native pod group, leave it as it was.
+type seen struct {
+	generation int64
+	pods       int
 }
 
 // NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
@@ -43,8 +50,8 @@ func (c *Cluster) Sync(infos []fwk.NodeInfo) {
 	for i, info := range infos {
 		id := c.ids[i]
 		c.infoByID[id] = info
-		if g := info.GetGeneration(); g != c.generations[i] {
-			c.generations[i] = g
+		if now := (seen{info.GetGeneration(), len(info.GetPods())}); now != c.seen[i] {
+			c.seen[i] = now
 			c.byID[id] = info.Node()
 			c.readNode(id, info)
 		}
@@ -72,12 +79,12 @@ func (c *Cluster) rebuild(infos []fwk.NodeInfo) {
 	c.SetNodes(nodes)
 	c.tenants = nil
 	c.ids = make([]planner.NodeID, len(infos))
-	c.generations = make([]int64, len(infos))
+	c.seen = make([]seen, len(infos))
 	c.byID = make([]*corev1.Node, len(infos))
 	c.infoByID = make([]fwk.NodeInfo, len(infos))
 	for i, info := range infos {
 		c.ids[i], _ = c.Node(info.Node().Name)
-		c.generations[i] = -1
+		c.seen[i].generation = -1
 	}
 }
 

@@ -69,13 +69,13 @@ func (c *Cluster) level(who string, asked podgroup.Asked) (planner.Level, error)
 	level, known := c.Level(asked.Label)
 	if !known {
 		return 0, &podgroup.TopologyError{Annotation: asked.Annotation, Of: who, Problem: fmt.Sprintf(
-			"%q is not a topology level of the scheduler; its levels are %s", asked.Label, strings.Join(c.knownLevels(), ", "))}
+			"%q is not a topology level of the scheduler; its levels are %s", asked.Label, strings.Join(c.KnownLevels(), ", "))}
 	}
 	return level, nil
 }
 
-// knownLevels lists the labels of all levels, outermost first.
-func (c *Cluster) knownLevels() []string {
+// KnownLevels lists the labels of all levels, outermost first.
+func (c *Cluster) KnownLevels() []string {
 	known := slices.Clone(c.Levels())
 	if !slices.Contains(known, corev1.LabelHostname) {
 		known = append(known, corev1.LabelHostname)
