@@ -39,7 +39,7 @@ const GPU = "nvidia.com/gpu"
 // and of the pods on them, and the snapshot's nodes.
 func NewFramework(t testing.TB, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
 	t.Helper()
-	return newFramework(t, Profile(), nil, pods, nodes)
+	return newFramework(t, Profile(), nil, schedcache.NewSnapshot(pods, nodes))
 }
 
 // NewFrameworkWith is NewFramework with objects in the API server, which the plugins for volumes and
@@ -48,7 +48,7 @@ func NewFrameworkWith(t testing.TB, objects []runtime.Object, pods []*corev1.Pod
 	t.Helper()
 	client := clientsetfake.NewClientset(objects...)
 	profile := Profile(names.VolumeRestrictions, names.NodeVolumeLimits, names.VolumeBinding, names.VolumeZone, names.DynamicResources)
-	fw, infos := newFramework(t, profile, client, pods, nodes)
+	fw, infos := newFramework(t, profile, client, schedcache.NewSnapshot(pods, nodes))
 	return fw, infos, client
 }
 
@@ -64,7 +64,7 @@ func NewFrameworkIgnoring(t testing.TB, resources, groups []string, nodes ...*co
 			profile.PluginConfig[i].Args = args
 		}
 	}
-	return newFramework(t, profile, nil, nil, nodes)
+	return newFramework(t, profile, nil, schedcache.NewSnapshot(nil, nodes))
 }
 
 // Profile is the configuration of the framework: the default arguments of the in-tree plugins that
@@ -84,7 +84,7 @@ func Profile(more ...string) *schedconfig.KubeSchedulerProfile {
 	return profile
 }
 
-func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, client *clientsetfake.Clientset, pods []*corev1.Pod, nodes []*corev1.Node) (framework.Framework, []fwk.NodeInfo) {
+func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, client *clientsetfake.Clientset, snapshot *schedcache.Snapshot) (framework.Framework, []fwk.NodeInfo) {
 	t.Helper()
 	schedmetrics.Register()
 	_, ctx := ktesting.NewTestContext(t)
@@ -95,7 +95,6 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 		client = clientsetfake.NewClientset()
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	snapshot := schedcache.NewSnapshot(pods, nodes)
 	options := []frameworkruntime.Option{
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),

@@ -1,0 +1,76 @@
+package gputopology
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/muster-sched/muster/podgroup"
+)
+
+// EventsToRegister returns the events that may let a refused pod group in. Its backoff bounds how
+// often it is planned.
+func (pl *GPUTopology) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	events := []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.PodGroup, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.groupHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: pl.memberHelps},
+	}
+	for _, event := range []fwk.ClusterEvent{
+		{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature},
+		{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown},
+		{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.CSIDriver, ActionType: fwk.Update},
+		{Resource: fwk.VolumeAttachment, ActionType: fwk.Delete},
+		{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete},
+		{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update},
+		{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update},
+	} {
+		events = append(events, fwk.ClusterEventWithHint{Event: event})
+	}
+	return events, nil
+}
+
+// groupHelps queues the members of a pod group when what it asks for changed.
+func (pl *GPUTopology) groupHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	old, group, err := schedutil.As[*schedulingv1beta1.PodGroup](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if group == nil || !memberOf(pod, group) {
+		return fwk.QueueSkip, nil
+	}
+	if old != nil && podgroup.SameTopology(old.Annotations, group.Annotations) && equality.Semantic.DeepEqual(old.Spec, group.Spec) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// memberHelps queues a member whose own rules changed. Its status changes with every refusal and is
+// none of them, except for its claims' names.
+func (pl *GPUTopology) memberHelps(_ klog.Logger, _ *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	old, pod, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if old != nil && pod != nil && podgroup.SameTopology(old.Annotations, pod.Annotations) && maps.Equal(old.Labels, pod.Labels) &&
+		equality.Semantic.DeepEqual(old.Spec, pod.Spec) &&
+		equality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+func memberOf(pod *corev1.Pod, group *schedulingv1beta1.PodGroup) bool {
+	g := pod.Spec.SchedulingGroup
+	return g != nil && g.PodGroupName != nil && pod.Namespace == group.Namespace && *g.PodGroupName == group.Name
+}
