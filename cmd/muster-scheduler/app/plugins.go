@@ -10,8 +10,11 @@ import (
 	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"sigs.k8s.io/yaml"
 
 	"github.com/muster-sched/muster/plugins/coscheduling"
+	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/gputopology"
 )
 
 // Plugins registers Muster's plugins with a kube-scheduler. Registered is not enabled: the profiles
@@ -19,6 +22,7 @@ import (
 func Plugins() []schedapp.Option {
 	return []schedapp.Option{
 		schedapp.WithPlugin(coscheduling.Name, coscheduling.New),
+		schedapp.WithPlugin(gputopology.Name, gputopology.New),
 	}
 }
 
@@ -87,5 +91,37 @@ func enables(profile schedconfig.KubeSchedulerProfile, plugin string) bool {
 	return false
 }
 
+// warnIfLevelsDiffer names the profiles in which the two plugins are told different topology levels:
+// single pods would then be packed by other domains than gangs are kept in.
+func warnIfLevelsDiffer(logger klog.Logger, profiles []schedconfig.KubeSchedulerProfile) {
+	for _, profile := range profiles {
+		if !enables(profile, coscheduling.Name) || !enables(profile, gputopology.Name) {
+			continue
+		}
+		a, b := levelsOf(profile, coscheduling.Name), levelsOf(profile, gputopology.Name)
+		if !slices.Equal(a, b) {
+			logger.Info("The plugins are told different topology levels", "profile", profile.SchedulerName,
+				coscheduling.Name, a, gputopology.Name, b)
+		}
+	}
+}
+
+// levelsOf returns the topology levels in a plugin's arguments, outermost first. The plugin has judged
+// the arguments before.
+func levelsOf(profile schedconfig.KubeSchedulerProfile, plugin string) []string {
+	for _, config := range profile.PluginConfig {
+		if raw, ok := config.Args.(*runtime.Unknown); ok && config.Name == plugin {
+			args := gangplan.LevelArgs{}
+			if yaml.Unmarshal(raw.Raw, &args) == nil {
+				return args.Levels()
+			}
+		}
+	}
+	return nil
+}
+
 // The signature that kube-scheduler asks of a plugin's factory.
-var _ func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) = coscheduling.New
+var (
+	_ func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) = coscheduling.New
+	_ func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) = gputopology.New
+)

@@ -11,10 +11,12 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/component-base/configz"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	schedapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	schedserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
 // schedulerConfigz is the process-wide name under which kube-scheduler publishes its configuration.
@@ -36,11 +38,21 @@ func Run(ctx context.Context, opts *Options) error {
 	if err := registry.SetFallback(); err != nil {
 		return err
 	}
+	gates := registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	configuration, err := opts.configuration(logger)
+	if err != nil {
+		return err
+	}
 	needs := opts.Controllers.requirements()
 	if opts.RunScheduler {
-		needs = append(schedulerRequirements(registry.FeatureGateFor(basecompatibility.DefaultKubeComponent)), needs...)
+		if configuration != nil {
+			if err := checkGenerators(configuration.Profiles); err != nil {
+				return fmt.Errorf("--config: %w", err)
+			}
+		}
+		needs = append(schedulerRequirements(gates), needs...)
 	}
-	restConfig, err := opts.restConfig(logger)
+	restConfig, err := opts.restConfig(configuration)
 	if err != nil {
 		return err
 	}
@@ -57,7 +69,7 @@ func Run(ctx context.Context, opts *Options) error {
 	defer cancel()
 	var scheduler *schedulerHalf
 	if opts.RunScheduler {
-		if scheduler, err = setupScheduler(setupCtx, opts.Scheduler); err != nil {
+		if scheduler, err = setupScheduler(setupCtx, opts.Scheduler, gates); err != nil {
 			return err
 		}
 		defer func() {
@@ -90,7 +102,7 @@ type schedulerHalf struct {
 }
 
 // setupScheduler makes kube-scheduler with Muster's plugins from its flags and configuration file.
-func setupScheduler(ctx context.Context, opts *schedoptions.Options) (*schedulerHalf, error) {
+func setupScheduler(ctx context.Context, opts *schedoptions.Options, gates featuregate.FeatureGate) (*schedulerHalf, error) {
 	informerName, err := clientcache.NewInformerName(Name)
 	if err != nil {
 		return nil, err
@@ -103,6 +115,8 @@ func setupScheduler(ctx context.Context, opts *schedoptions.Options) (*scheduler
 	}
 	warnIfUnused(klog.FromContext(ctx), config.ComponentConfig.Profiles)
 	warnIfPreempting(klog.FromContext(ctx), config.ComponentConfig.Profiles)
+	warnIfLevelsDiffer(klog.FromContext(ctx), config.ComponentConfig.Profiles)
+	warnIfNotNative(klog.FromContext(ctx), gates, config.ComponentConfig.Profiles)
 	return &schedulerHalf{
 		config:       config,
 		informerName: informerName,
@@ -133,20 +147,29 @@ func (s *schedulerHalf) release() {
 	configz.Delete(schedulerConfigz)
 }
 
+// configuration returns what the scheduler's --config file says, nil without one.
+func (o *Options) configuration(logger klog.Logger) (*schedconfig.KubeSchedulerConfiguration, error) {
+	file := o.Scheduler.ConfigFile
+	if file == "" {
+		return nil, nil
+	}
+	config, err := schedoptions.LoadConfigFromFile(logger, file)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	return config, nil
+}
+
 // restConfig returns the connection to the API server that the scheduler's options describe, for
 // what is not the scheduler itself.
-func (o *Options) restConfig(logger klog.Logger) (*rest.Config, error) {
+func (o *Options) restConfig(configuration *schedconfig.KubeSchedulerConfiguration) (*rest.Config, error) {
 	connection := componentbaseconfig.ClientConnectionConfiguration{
 		Kubeconfig: o.Scheduler.Deprecated.Kubeconfig,
 		QPS:        o.Scheduler.Deprecated.QPS,
 		Burst:      o.Scheduler.Deprecated.Burst,
 	}
-	if file := o.Scheduler.ConfigFile; file != "" {
-		config, err := schedoptions.LoadConfigFromFile(logger, file)
-		if err != nil {
-			return nil, fmt.Errorf("--config: %w", err)
-		}
-		connection = config.ClientConnection
+	if configuration != nil {
+		connection = configuration.ClientConnection
 	}
 	restConfig, err := clientcmd.BuildConfigFromFlags(o.Scheduler.Master, connection.Kubeconfig)
 	if err != nil {

@@ -130,6 +130,25 @@ func TestRunRefusesAGateWithoutItsAPI(t *testing.T) {
 	}
 }
 
+// With the gates on, Kubernetes enables a generator of its own beside ours.
+func TestRunRefusesTwoGenerators(t *testing.T) {
+	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
+		features.GenericWorkload:                 true,
+		features.TopologyAwareWorkloadScheduling: true,
+	})
+	both := strings.ReplaceAll(gangProfile, "multiPoint: {enabled: [{name: Coscheduling}]}", "multiPoint: {enabled: [{name: Coscheduling}, {name: GPUTopology}]}")
+	opts, err := parse(t, "--config="+writeConfig(t, apiServer(t, trainerAPI), both), "--secure-port=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = within(t, func() error { return Run(testContext(t), opts) })
+	for _, want := range []string{"--config", `profile "muster-scheduler"`, "TopologyPlacementGenerator", "GPUTopology", "plugins.placementGenerate.disabled"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in %v", want, err)
+		}
+	}
+}
+
 // Without the scheduler, its feature gates need nothing.
 func TestControllersAloneIgnoreTheSchedulersGates(t *testing.T) {
 	featuregatetesting.SetFeatureGatesDuringTest(t, utilfeature.DefaultFeatureGate, featuregatetesting.FeatureOverrides{
@@ -181,7 +200,11 @@ func TestConnectionComesFromTheConfigurationOrTheFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := opts.restConfig(logger)
+		configuration, err := opts.configuration(logger)
+		if err != nil {
+			t.Fatalf("%v: %v", test.args, err)
+		}
+		config, err := opts.restConfig(configuration)
 		if err != nil {
 			t.Fatalf("%v: %v", test.args, err)
 		}
@@ -193,7 +216,7 @@ func TestConnectionComesFromTheConfigurationOrTheFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := opts.restConfig(logger); err == nil || !strings.Contains(err.Error(), "/nowhere/config.yaml") {
+	if _, err := opts.configuration(logger); err == nil || !strings.Contains(err.Error(), "/nowhere/config.yaml") {
 		t.Errorf("want the missing file named, got %v", err)
 	}
 }
