@@ -56,6 +56,10 @@ func run(m *testing.M) int {
 		config.FeatureGates = map[string]bool{"GenericWorkload": true}
 		config.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true}
 	}
+	if os.Getenv(inNativeMode) != "" {
+		config.FeatureGates = map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true}
+		config.RuntimeConfig = map[string]bool{"scheduling.k8s.io/v1beta1": true}
+	}
 	cluster, err = controlplane.Start(ctx, config)
 	if err != nil {
 		return fail(err)
