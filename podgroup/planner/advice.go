@@ -86,7 +86,7 @@ func (c *Cluster) looser(d *Demand, l *learned) *Looser {
 	required, slicing := d.Required, WholeCluster
 	for _, s := range d.Sets {
 		required = max(required, s.Required)
-		if s.SliceSize > 1 {
+		if s.SliceSize > 0 {
 			slicing = max(slicing, s.SliceLevel)
 		}
 	}

@@ -223,3 +223,18 @@ func end(w *world, o occupancies, tenants []Tenant, sign int64) {
 		}
 	}
 }
+
+// A slice of one member still asks for a node inside its level, which is what keeps this gang out: the
+// looser level is the next one, not none.
+func TestLooserLevelForSlicesOfOne(t *testing.T) {
+	c := NewCluster([]string{"zone", "rack"})
+	c.SetNodes([]Node{{Name: "n", Domains: []string{"a", ""}}})
+	c.SetNode(0, []Amount{{c.Resource("nvidia.com/gpu"), 8}, {c.Resource("pods"), 110}}, nil)
+	d := gang(c, 1, 1, 1)
+	d.Sets = []Set{{SliceSize: 2, SliceLevel: 1}, {SliceSize: 1, SliceLevel: 2}}
+	d.Members[2].Set = 1
+	_, e, _ := c.Plan(d, nil)
+	if c.Advise(d, e, nil); e.Advice.Looser == nil || *e.Advice.Looser != (Looser{Slices: true, Within: "zone"}) {
+		t.Errorf("looser %+v: %s", e.Advice.Looser, e)
+	}
+}

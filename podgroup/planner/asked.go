@@ -42,8 +42,8 @@ func (c *Cluster) needed(d *Demand, l *learned) *Demand {
 }
 
 // asked returns, of a demand of needed members, what keeps the gang from its place, and how far the
-// best domain for it goes: usually the gang's own, with the level that its only set requires. Of a gang of several sets
-// it is the first set that has no place even by itself.
+// best domain for it goes: usually the gang's own, with the level that its only set requires. Of a gang
+// of several sets it is the first set that has no place even by itself, if that is one of maxAdvised.
 func (c *Cluster) asked(d *Demand, l *learned) (*Demand, Room) {
 	room := c.roomFor(d, l)
 	switch len(d.Sets) {
@@ -54,7 +54,7 @@ func (c *Cluster) asked(d *Demand, l *learned) (*Demand, Room) {
 		only.Required = max(d.Required, d.Sets[0].Required)
 		return &only, room
 	}
-	for set := range d.Sets {
+	for set := range min(len(d.Sets), maxAdvised) {
 		if d.Sets[set].Required <= d.Required || d.Required > WholeCluster && len(d.Placed) > 0 {
 			continue // the gang is tied to a domain that the set by itself knows nothing of
 		}

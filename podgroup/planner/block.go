@@ -116,14 +116,13 @@ func (c *Cluster) prepareGroups(d *Demand) {
 		if preferred = max(preferred, gang.preferred); preferred > WholeCluster {
 			preferred = max(preferred, required)
 		}
-		g := group{required: required, preferred: preferred}
-		for _, p := range d.Placed {
-			if p.Set == s {
-				g.placed.add(p.Node)
-			}
-		}
 		w.groupOf[s] = int32(len(w.groups))
-		w.groups = append(w.groups, g)
+		w.groups = append(w.groups, group{required: required, preferred: preferred})
+	}
+	for _, p := range d.Placed {
+		if g := w.groupOf[p.Set]; g > 0 {
+			w.groups[g].placed.add(p.Node)
+		}
 	}
 }
 

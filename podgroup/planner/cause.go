@@ -63,7 +63,7 @@ type finding struct {
 	slots      int64
 	unlabelled int
 	slicing    Level
-	// ruled counts nodes by Class.Blocked, and lacking those that lack a resource, by the index of the
+	// ruled counts nodes by Class.Blocked, at the end those for a cause that has no words, and lacking those that lack a resource, by the index of the
 	// request and the kind of lack, NoneThere first. A node counts for the first of them.
 	ruled   []int32
 	lacking [][3]int32
@@ -92,13 +92,13 @@ func (c *Cluster) find(d *Demand, l *learned, index int, in Domain) finding {
 	class := &d.Classes[index]
 	f := finding{lacking: make([][3]int32, len(class.Requests)), slicing: d.slicing()}
 	if class.Blocked != nil {
-		f.ruled = make([]int32, len(class.Causes)+1)
+		f.ruled = make([]int32, len(class.Causes)+2)
 	}
 	nowhere, hasRoom := l.nowhere[index], 0
 	for node := in.Lo; node < in.Hi; node++ {
 		switch {
 		case !class.mayUse(node):
-			f.ruled[class.Blocked[node]]++
+			f.ruled[min(int(class.Blocked[node]), len(f.ruled)-1)]++
 			continue
 		case c.outside(node, f.slicing):
 			f.unlabelled++
@@ -180,7 +180,11 @@ func (f *finding) causes(c *Cluster, class *Class) []Cause {
 	out := make([]Cause, 0, n)
 	for i, nodes := range f.ruled {
 		if nodes > 0 {
-			out = append(out, Cause{Kind: Ruled, Nodes: int(nodes), Text: class.Causes[i-1]})
+			cause := Cause{Kind: Ruled, Nodes: int(nodes), Text: "not allowed"}
+			if i <= len(class.Causes) {
+				cause.Text = class.Causes[i-1]
+			}
+			out = append(out, cause)
 		}
 	}
 	if f.unlabelled > 0 {

@@ -3,7 +3,6 @@ package planner
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -35,9 +34,6 @@ type domain struct {
 	children []int32 // in topology order
 }
 
-// Resource is a column of the capacity table; see Cluster.Resource.
-type Resource int32
-
 // Cluster is the static tree of domains and the capacity left on each node.
 type Cluster struct {
 	levels    []string
@@ -49,9 +45,11 @@ type Cluster struct {
 	at        [][]int32 // by level, then node: the domain that the node is in, -1 outside the level
 	resources []string
 	devices   []bool // by resource: whether its amounts are devices, a handful on each node
+	exists    []bool // by resource: whether any node ever had or used some of it
 	columns   map[string]Resource
 	free      [][]int64 // by resource, then node: what is left
 	capacity  [][]int64 // by resource, then node: what the node has in all
+	none      []int64   // by node, zeros: the column of all resources that do not exist
 	totals    []int64   // by resource: capacity of all nodes
 
 	work scratch
@@ -98,10 +96,9 @@ func (c *Cluster) SetNodes(nodes []Node) {
 		c.ids[order[i].Name] = NodeID(i)
 	}
 	c.buildDomains(order)
+	c.none = make([]int64, len(order))
 	for r := range c.resources {
-		c.free[r] = make([]int64, len(order))
-		c.capacity[r] = make([]int64, len(order))
-		c.totals[r] = 0
+		c.exists[r], c.free[r], c.capacity[r], c.totals[r] = false, c.none, c.none, 0
 	}
 }
 
@@ -170,89 +167,5 @@ func (c *Cluster) divide(order []Node, d int32, lo, hi NodeID, level int) {
 			c.divide(order, child, lo, end, level+1)
 		}
 		lo = end
-	}
-}
-
-// Resource returns the column of a resource, by its Kubernetes name, adding it if it is new.
-// Amounts are in the scheduler's units: millicores for cpu, bytes for memory and
-// ephemeral-storage, whole numbers for everything else.
-func (c *Cluster) Resource(name string) Resource {
-	r, ok := c.columns[name]
-	if !ok {
-		r = Resource(len(c.resources))
-		c.columns[name] = r
-		c.resources = append(c.resources, name)
-		c.devices = append(c.devices, isDevice(name))
-		c.totals = append(c.totals, 0)
-		c.free = append(c.free, make([]int64, len(c.names)))
-		c.capacity = append(c.capacity, make([]int64, len(c.names)))
-	}
-	return r
-}
-
-// isDevice reports whether a resource counts devices, such as GPUs, which come in blocks. All but
-// the resources that every node has are taken for devices.
-func isDevice(name string) bool {
-	switch corev1.ResourceName(name) {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
-		return false
-	}
-	return !strings.HasPrefix(name, corev1.ResourceHugePagesPrefix)
-}
-
-// ResourceName returns the Kubernetes name of a column.
-func (c *Cluster) ResourceName(r Resource) string { return c.resources[r] }
-
-// Amount is a quantity of one resource.
-type Amount struct {
-	Resource Resource
-	Value    int64
-}
-
-// SetNode states a node's whole capacity and what its pods use of it; a resource not named is not
-// there. What is left may be negative on an overcommitted node.
-func (c *Cluster) SetNode(id NodeID, capacity, used []Amount) {
-	for r := range c.resources {
-		c.totals[r] -= c.capacity[r][id]
-		c.free[r][id], c.capacity[r][id] = 0, 0
-	}
-	for _, a := range capacity {
-		c.capacity[a.Resource][id] = a.Value
-		c.free[a.Resource][id] = a.Value
-		c.totals[a.Resource] += a.Value
-	}
-	for _, a := range used {
-		c.free[a.Resource][id] -= a.Value
-	}
-}
-
-// Take subtracts amounts from what is left on a node, and Return gives them back: for capacity
-// that is held by plans which no pod shows yet.
-func (c *Cluster) Take(id NodeID, amounts []Amount) {
-	c.move(id, amounts, -1)
-}
-
-// Return is the inverse of Take.
-func (c *Cluster) Return(id NodeID, amounts []Amount) {
-	c.move(id, amounts, 1)
-}
-
-// Free returns what is left of a resource on a node.
-func (c *Cluster) Free(id NodeID, r Resource) int64 { return c.free[r][id] }
-
-// TotalFree returns what is left of a resource in the whole cluster, overcommitted nodes counted
-// as empty, and what the cluster has of it in all.
-func (c *Cluster) TotalFree(r Resource) (free, capacity int64) {
-	for i, f := range c.free[r] {
-		free = plus(free, max(f, 0))
-		capacity = plus(capacity, c.capacity[r][i])
-	}
-	return free, capacity
-}
-
-// move adds an amount times over to what is left on a node.
-func (c *Cluster) move(node NodeID, amounts []Amount, times int64) {
-	for _, a := range amounts {
-		c.free[a.Resource][node] += times * a.Value
 	}
 }

@@ -6,7 +6,7 @@ type Class struct {
 	// should be among them.
 	Requests []Amount
 	// Blocked says, for each node, why the class may not use it: 0 if it may, otherwise an index
-	// into Causes plus one. Nil if every node may be used.
+	// into Causes plus one, or more for a cause that has no words. Nil if every node may be used.
 	Blocked []uint16
 	// Causes are short phrases such as "cordoned" or "taint dedicated=infra:NoSchedule".
 	Causes []string

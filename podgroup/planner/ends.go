@@ -66,12 +66,12 @@ func (v *eviction) measure(best Domain) {
 		}
 	}
 	v.short = make([]int64, len(v.d.MinResources))
+	lacking := make([]int64, len(v.c.resources))
+	for _, s := range v.c.minResourcesShort(v.d) {
+		lacking[v.c.columns[s.Name]] = s.Needed - s.Free
+	}
 	for i, a := range v.d.MinResources {
-		for _, s := range v.c.minResourcesShort(v.d) {
-			if s.Name == v.c.resources[a.Resource] {
-				v.short[i] = s.Needed - s.Free
-			}
-		}
+		v.short[i] = lacking[a.Resource]
 	}
 }
 

@@ -173,21 +173,20 @@ func (c *Cluster) constraints(d *Demand) []Constraint {
 	if gang != (Constraint{}) {
 		out = append(out, gang)
 	}
+	if len(d.Sets) < 2 {
+		return out
+	}
+	members := make([]int, len(d.Sets))
+	for _, m := range d.Members[:d.Min] {
+		members[m.Set]++
+	}
 	for i := range d.Sets {
-		s, of := &d.Sets[i], Constraint{}
+		s, of := &d.Sets[i], Constraint{Members: members[i]}
 		if s.Required > d.Required {
 			of.Within = c.labelOf(s.Required)
 		}
 		of.SliceSize, of.SliceWithin = c.slicing(s)
-		if len(d.Sets) == 1 || of == (Constraint{}) {
-			continue
-		}
-		for _, m := range d.Members[:d.Min] {
-			if m.Set == i {
-				of.Members++
-			}
-		}
-		if of.Members > 0 {
+		if of.Members > 0 && of != (Constraint{Members: of.Members}) {
 			out = append(out, of)
 		}
 	}
@@ -203,7 +202,7 @@ func (c *Cluster) labelOf(l Level) string {
 
 // slicing returns the size and the label of a set's slices, if they constrain anything.
 func (c *Cluster) slicing(s *Set) (size int, label string) {
-	if s.SliceSize <= 1 || s.SliceLevel == WholeCluster {
+	if s.SliceSize < 1 || s.SliceLevel == WholeCluster {
 		return 0, ""
 	}
 	return s.SliceSize, c.LevelName(s.SliceLevel)

@@ -104,6 +104,10 @@ func (x *extension) copyFrom(c *Cluster, d *Demand, l *learned, region Domain, n
 	old := int(region.Hi - region.Lo)
 	x.added = ids[old:]
 	for r := range c.resources {
+		if !c.exists[r] {
+			continue
+		}
+		x.column(Resource(r))
 		for i := range old {
 			x.free[r][ids[i]] = c.free[r][int(region.Lo)+i]
 			x.capacity[r][ids[i]] = c.capacity[r][int(region.Lo)+i]

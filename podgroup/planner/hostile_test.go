@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -68,5 +69,54 @@ func TestNoAdviceForMillionsOfNodes(t *testing.T) {
 		if got := e.Advice.Nodes; (got == nil) != (want == 0) || got != nil && got.Count != want {
 			t.Errorf("advice to add %+v, want %d", got, want)
 		}
+	}
+}
+
+// Names of resources that no node has, which anybody can make up, take no room for each node.
+func TestMadeUpResourcesTakeLittleMemory(t *testing.T) {
+	c := benchCluster(5000)
+	gpu := c.Resource("nvidia.com/gpu")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	d := benchGang(c, 1, 1)
+	for i := range 5000 {
+		d.MinResources = append(d.MinResources, Amount{c.Resource(fmt.Sprint("made.up/", i)), 1})
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
+		t.Errorf("%d MiB allocated", used>>20)
+	}
+	none := d.MinResources[0].Resource
+	if _, e, _ := c.Plan(d, nil); e == nil || len(e.MinResources) != 5000 || e.MinResources[0].Free != 0 {
+		t.Errorf("explanation %v", e)
+	} else {
+		c.Advise(d, e, benchTenants(c))
+	}
+	// Once a node has it, it is there, on that node only, until the nodes are replaced.
+	c.SetNode(7, []Amount{{gpu, 8}, {none, 3}}, []Amount{{none, 1}})
+	c.Take(8, []Amount{{none, 1}})
+	for id, want := range map[NodeID]int64{6: 0, 7: 2, 8: -1} {
+		if got := c.Free(id, none); got != want {
+			t.Errorf("%d free on node %d, want %d", got, id, want)
+		}
+	}
+	for i := range 100 {
+		if got := c.Free(7, d.MinResources[1+i].Resource); got != 0 {
+			t.Errorf("%d free of another resource", got)
+		}
+	}
+	c.SetNodes([]Node{{Name: "a"}})
+	if free, capacity := c.TotalFree(none); free != 0 || capacity != 0 {
+		t.Errorf("%d free of %d on new nodes", free, capacity)
+	}
+}
+
+// Rules that have no words keep members out all the same.
+func TestRulesWithoutWords(t *testing.T) {
+	c := testCluster(t, nil, racks("r", 1, 3)...)
+	d := gang(c, 1)
+	d.Classes[0].Blocked, d.Classes[0].Causes = []uint16{1, 2, 9}, []string{"cordoned"}
+	if got, want := mustRefuse(t, c, d, nil).String(), "gang needs 1 member (with nvidia.com/gpu 1), room for 0; of 3 nodes: 2 not allowed, 1 cordoned"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -351,6 +351,7 @@ func TestPlansRespectWhatWasLearned(t *testing.T) {
 		}
 		// The same limits told as capacity of a resource of their own.
 		rule := w.Resource("example.com/rule")
+		w.column(rule)
 		for node := range NodeID(w.NumNodes()) {
 			most, limited := v.max[[2]int{0, int(node)}]
 			if !limited {

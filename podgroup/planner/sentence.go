@@ -228,10 +228,14 @@ func (e *Explanation) tooLarge() string {
 // shortOf names what is short, unless no node may be used anyway or a single member already asks for
 // too much of it.
 func (e *Explanation) shortOf() string {
+	usable := e.Nodes
 	for _, c := range e.Causes {
-		if c.Kind == Ruled && c.Nodes == e.Nodes {
-			return ""
+		if c.Kind == Ruled {
+			usable -= c.Nodes
 		}
+	}
+	if usable == 0 {
+		return ""
 	}
 	short := slices.DeleteFunc(slices.Clone(e.Short), func(s Shortage) bool { return e.asksTooMuchOf(s.Name) })
 	start := "; short of "

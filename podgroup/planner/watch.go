@@ -307,7 +307,7 @@ func (class *watchedClass) gain(ch Change) (gained int64, room bool) {
 	for _, r := range class.requests {
 		if freed := amountOf(ch.Freed, r.Name); freed > 0 {
 			touched = true
-			most = max(most, (freed-1)/r.Value+1)
+			most = max(most, min((freed-1)/r.Value+1, maxSlots))
 		}
 	}
 	if !touched || ch.Free == nil {

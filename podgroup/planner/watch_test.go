@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -289,5 +290,19 @@ func TestWatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is freed adds up without overflow.
+func TestWatchAddsUpHugeAmounts(t *testing.T) {
+	c := testCluster(t, map[string]int64{"r0/n0": 8, "r0/n1": 8}, racks("r", 1, 2)...)
+	d := gang(c, 8, 8)
+	_, e, _ := c.Plan(d, nil)
+	w := c.Watch(d, e)
+	huge := Change{Node: "r0/n0", Freed: []ResourceAmount{{"pods", math.MaxInt64}}}
+	for range 3 {
+		if !w.CouldHelp(huge) {
+			t.Fatal("so much is no help")
+		}
 	}
 }
