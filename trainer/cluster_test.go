@@ -47,6 +47,8 @@ type cluster struct {
 
 	// writes are the requests that changed, or could have changed, something.
 	writes []string
+	// propagation is how the Jobs of the last deleted JobSet are deleted.
+	propagation metav1.DeletionPropagation
 	// fail, if set, is asked about each write, as "VERB KIND".
 	fail func(write string) error
 	// stale, if set, is what reads of the TrainJob return, as from a cache that lags behind.
@@ -115,6 +117,9 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
 				if err := write("delete", object); err != nil {
 					return err
+				}
+				if _, ok := object.(*jobsetv1alpha2.JobSet); ok {
+					c.propagation = ptr.Deref((&client.DeleteOptions{}).ApplyOptions(opts).PropagationPolicy, "")
 				}
 				return w.Delete(ctx, object, opts...)
 			},

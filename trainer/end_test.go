@@ -156,6 +156,15 @@ func TestReconcileDeadline(t *testing.T) {
 		}
 		c.wantEvents("Normal TrainJobResourcesCreated", "Warning DeadlineExceeded")
 	})
+	t.Run("the JobSet does not wait for its Jobs to go", func(t *testing.T) {
+		c := newCluster(t, trainJob(withDeadline), gangRuntime(t))
+		c.settle()
+		c.clock.SetTime(start.Add(time.Hour))
+		c.settle()
+		if c.jobSet() != nil || c.propagation != metav1.DeletePropagationBackground {
+			t.Errorf("deleted with propagation %q", c.propagation)
+		}
+	})
 	t.Run("deletion is tried until it succeeds", func(t *testing.T) {
 		c := newCluster(t, trainJob(withDeadline), gangRuntime(t))
 		c.settle()

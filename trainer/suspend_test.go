@@ -118,6 +118,9 @@ func TestSuspendedJobSetIsReplacedWhereItCannotChange(t *testing.T) {
 			if c.jobSet() != nil {
 				t.Fatal("the JobSet was not deleted")
 			}
+			if c.propagation != metav1.DeletePropagationForeground {
+				t.Errorf("Jobs of the old JobSet may be in the way of the new one's: propagation %q", c.propagation)
+			}
 			c.fail = nil
 			c.settle()
 			if diff := cmp.Diff(affinity, c.jobSet().Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Affinity); diff != "" {

@@ -74,7 +74,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	}
 	// Most of a JobSet cannot change, not even while it is suspended and without pods.
 	logger.V(2).Info("Replacing the suspended JobSet", "reason", err.Error())
-	return j.remove(ctx, live)
+	return j.remove(ctx, live, metav1.DeletePropagationForeground)
 }
 
 // Finish implements framework.ComponentPlugin: it deletes a JobSet that could still run pods. A JobSet that
@@ -92,13 +92,13 @@ func (j *JobSet) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error 
 		return j.startTTL(ctx, live)
 	}
 	klog.FromContext(ctx).V(2).Info("Deleting the JobSet of a finished TrainJob")
-	return j.remove(ctx, live)
+	return j.remove(ctx, live, metav1.DeletePropagationBackground)
 }
 
-// remove deletes a JobSet, and its Jobs before it, so that a JobSet of the same name finds no Jobs in its
-// way.
-func (j *JobSet) remove(ctx context.Context, jobSet *jobsetv1alpha2.JobSet) error {
-	err := j.client.Delete(ctx, jobSet, client.Preconditions{UID: &jobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationForeground))
+// remove deletes a JobSet, and its Jobs before it or after it. Before it, a JobSet of the same name finds none of them
+// in its way.
+func (j *JobSet) remove(ctx context.Context, jobSet *jobsetv1alpha2.JobSet, jobs metav1.DeletionPropagation) error {
+	err := j.client.Delete(ctx, jobSet, client.Preconditions{UID: &jobSet.UID}, client.PropagationPolicy(jobs))
 	return client.IgnoreNotFound(err)
 }
 
