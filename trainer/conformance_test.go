@@ -57,27 +57,32 @@ func compareWithKubeflow(t *testing.T, dir string, intended map[string][]intent,
 		t.Run(name, func(t *testing.T) {
 			muster := flattenAll(t, build(t, input))
 			kubeflow := flattenAll(t, readObjects(t, filepath.Join(dir, name+".kubeflow.yaml")))
-
-			got := []difference{}
-			for _, path := range slices.Sorted(maps.Keys(union(kubeflow, muster))) {
-				if kubeflow[path] != muster[path] {
-					got = append(got, difference{path, kubeflow[path], muster[path]})
-				}
-			}
-			want := []difference{}
-			for _, intent := range intended[name] {
-				t.Logf("intended: %s", intent.why)
-				want = append(want, intent.differences...)
-			}
-			slices.SortFunc(want, func(a, b difference) int { return strings.Compare(a.path, b.path) })
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(difference{})); diff != "" {
-				t.Errorf("differences from Kubeflow Trainer (-intended +found):\n%s", diff)
-			}
+			compareLeaves(t, "Kubeflow Trainer", kubeflow, muster, intended[name])
 		})
 		delete(intended, name)
 	}
 	for name := range intended {
 		t.Errorf("differences are intended for %q, which is no input", name)
+	}
+}
+
+// compareLeaves compares what somebody else makes of an input with what Muster makes of it.
+func compareLeaves(t *testing.T, other string, theirs, muster map[string]string, intended []intent) {
+	t.Helper()
+	got := []difference{}
+	for _, path := range slices.Sorted(maps.Keys(union(theirs, muster))) {
+		if theirs[path] != muster[path] {
+			got = append(got, difference{path, theirs[path], muster[path]})
+		}
+	}
+	want := []difference{}
+	for _, intent := range intended {
+		t.Logf("intended: %s", intent.why)
+		want = append(want, intent.differences...)
+	}
+	slices.SortFunc(want, func(a, b difference) int { return strings.Compare(a.path, b.path) })
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(difference{})); diff != "" {
+		t.Errorf("differences from %s (-intended +found):\n%s", other, diff)
 	}
 }
 
