@@ -41,10 +41,25 @@ test-integration: ## Run the tests against a real API server, scheduler and cont
 	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -v -timeout 15m ./test/...
 
 .PHONY: conformance
-conformance: ## Record again what Kubeflow Trainer's own library makes, and compare (compiles Kubernetes 1.36).
+conformance: conformance-library conformance-kueue conformance-trainer ## Compare with Kubeflow Trainer and Kueue in all of the ways below.
+
+.PHONY: conformance-library
+conformance-library: ## Record again what Kubeflow Trainer's own library makes, and compare (compiles Kubernetes 1.36).
 	cd hack/conformance && $(GO) run ./generate
 	git diff --exit-code -- trainer/testdata
 	$(GO) test -vet=off -v -run KubeflowTrainer ./trainer
+
+.PHONY: conformance-kueue
+conformance-kueue: ## Record again which pods Kueue counts of TrainJobs, and compare (compiles Kubernetes 1.35).
+	cd hack/conformance/kueue && $(GO) run .
+	git diff --exit-code -- trainer/testdata
+	$(GO) test -vet=off -v -run Kueue ./trainer
+
+.PHONY: conformance-trainer
+conformance-trainer: ## Run Kubeflow Trainer's own integration suites against Muster (compiles Kubernetes 1.36).
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-scheduler k8s.io/kubernetes/cmd/kube-apiserver
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/etcd go.etcd.io/etcd/server/v3
+	cd hack/conformance && $(GO) test -vet=off ./trainer && $(GO) run ./trainer
 
 .PHONY: bench
 bench: ## Measure the planner.
@@ -78,4 +93,4 @@ $(STATICCHECK): hack/tools/go.mod
 help: ## Show this help.
 	@awk 'BEGIN { FS = ":.*## "; print "Usage: make TARGET" } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
