@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var targets = []string{"base", "overlays/only-scheduler", "overlays/with-webhooks", "overlays/native"}
+var targets = []string{"base", "overlays/only-scheduler", "overlays/with-webhooks", "overlays/with-trainjob-status", "overlays/native"}
 
 // schedulerConfigOf returns the file with the scheduler's configuration: the target's own, or base's.
 func schedulerConfigOf(target string) string {

@@ -250,3 +250,45 @@ func TestProgressReports(t *testing.T) {
 		t.Errorf("progress at the end = %+v", got)
 	}
 }
+
+// The status server as it is deployed: at the address that pods are told, with the certificate and the rights of
+// the manifests. Denied requests fail the test.
+func TestProgressReportsAsDeployed(t *testing.T) {
+	pauseScheduler(t)
+	c := &statusClient{scene: newScene(t)}
+	address := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
+	c.startWithWebhooks("overlays/with-trainjob-status", "--trainer-status-bind-address="+address)
+	c.nodes(1, controlplane.NodeShape{})
+	job := c.trainJob("llm", "gang", 1, 8)
+	job.Spec.RuntimeRef = c.runtimeOf("gang", gangPolicy)
+	c.must(kube.Create(c.ctx, job))
+	c.awaitTrainPods("llm", 1, true)
+
+	pod, config := &c.trainPods("llm")[0], &corev1.ConfigMap{}
+	c.must(kube.Get(c.ctx, c.key("llm-tls-config"), config))
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(config.Data["ca.crt"])) {
+		t.Fatalf("ConfigMap = %v", config.Data)
+	}
+	// There is no network of Services here. The certificate is asked for by the Service's name still.
+	c.Transport = &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, asked string) (net.Conn, error) {
+			if asked != "muster-webhooks.muster-system.svc:10443" {
+				return nil, fmt.Errorf("%s is not the Service", asked)
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, address)
+		},
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	token := c.token("trainer.kubeflow.org/v1alpha1/namespaces/"+c.namespace+"/trainjobs/llm/status", pod)
+	code, status := c.post(envValue(pod, "KUBEFLOW_TRAINER_SERVER_URL"), token,
+		`{"trainerStatus":{"progressPercentage":42,"lastUpdatedTime":"2026-03-01T12:00:00Z"}}`)
+	if code != http.StatusOK {
+		t.Fatalf("%d: %+v", code, status)
+	}
+	c.must(kube.Get(c.ctx, c.key("llm"), job))
+	if got := job.Status.TrainerStatus; got == nil || *got.ProgressPercentage != 42 {
+		t.Errorf("progress = %+v", got)
+	}
+}

@@ -66,7 +66,7 @@ func TestWrongTrainJobsAreToldTheSame(t *testing.T) {
 	t.Run("webhooks on", func(t *testing.T) {
 		pauseScheduler(t)
 		s := newScene(t)
-		s.startWithWebhooks()
+		s.startWithWebhooks("overlays/with-webhooks")
 		s.runtimes()
 		for _, tc := range wrongTrainJobs {
 			err := kube.Create(s.ctx, s.wrongTrainJob(tc.wrong))
@@ -111,7 +111,7 @@ func (s *scene) awaitFailed(name string) string {
 func TestWebhooks(t *testing.T) {
 	pauseScheduler(t)
 	s := newScene(t)
-	s.startWithWebhooks()
+	s.startWithWebhooks("overlays/with-webhooks")
 	s.runtimes()
 	const runtime = "torch-distributed"
 	create := func(change func(*trainer.TrainJob)) *trainer.TrainJob {
@@ -274,13 +274,13 @@ func (s *scene) change(object client.Object, change func()) {
 	})
 }
 
-// startWithWebhooks runs what overlays/with-webhooks deploys. This machine has no network of Services and no
+// startWithWebhooks runs what an overlay with webhooks deploys. This machine has no network of Services and no
 // kubelet: the Service names this host and the process's port, and files of the Secret are brought to the
 // process here.
-func (s *scene) startWithWebhooks() *process {
+func (s *scene) startWithWebhooks(overlay string, replaced ...string) *process {
 	s.Helper()
 	port, certDir := freePorts(s.T, 1)[0], s.TempDir()
-	d := s.deploy("overlays/with-webhooks", func(object *unstructured.Unstructured) {
+	d := s.deploy(overlay, func(object *unstructured.Unstructured) {
 		switch object.GetKind() {
 		case "Service":
 			s.must(unstructured.SetNestedMap(object.Object, map[string]any{"type": "ExternalName", "externalName": "localhost"}, "spec"))
@@ -303,10 +303,11 @@ func (s *scene) startWithWebhooks() *process {
 		cancel()
 		<-mounted
 	})
-	return d.start(
+	return d.start(append(replaced,
 		fmt.Sprintf("--trainer-webhooks-bind-address=127.0.0.1:%d", port),
 		"--trainer-webhooks-cert-dir="+certDir,
-	)
+		"--trainer-status-cert-dir="+certDir,
+	)...)
 }
 
 // mountSecret brings the webhooks' Secret into a directory as a kubelet does: a file appears whole or not at
