@@ -201,7 +201,7 @@ func (c *Cluster) countClass(slots []int64, d *Demand, l *learned, class int, lo
 	requests := d.Classes[class].Requests
 	if len(requests) == 0 {
 		for node := lo; node < hi; node++ {
-			slots[node] = math.MaxInt32
+			slots[node] = maxSlots
 		}
 	}
 	for i, a := range requests {
@@ -243,7 +243,7 @@ func first(slots, free []int64, value int64) {
 		if f < value {
 			slots[i] = 0
 		} else {
-			slots[i] = min(f/value, math.MaxInt32)
+			slots[i] = min(f/value, maxSlots)
 		}
 	}
 }

@@ -57,6 +57,25 @@ func TestManyClassesArePlacedAndRefused(t *testing.T) {
 	}
 }
 
+// Of a gang of very many classes, of which not all fit, some are placed in the time there is.
+func TestManyClassesBeyondTheMinimum(t *testing.T) {
+	c := benchCluster(128)
+	d := hostileGangs[0].gang(c, 1024)
+	d.Min = 1
+	p, e, err := c.Plan(d, nil)
+	if p == nil {
+		t.Fatal(e, err)
+	}
+	if err := replay(&world{Cluster: c}, d, p.Nodes); err != nil {
+		t.Error(err)
+	}
+	looked := c.work.effort / c.NumNodes()
+	t.Logf("%d placed, all nodes looked at %d times", p.Placed(), looked)
+	if p.Placed() < 200 || p.Placed() == 1024 || looked > maxEffort+2*1024 {
+		t.Errorf("%d placed, all nodes looked at %d times", p.Placed(), looked)
+	}
+}
+
 // A request for more new nodes than anybody adds is no advice.
 func TestNoAdviceForMillionsOfNodes(t *testing.T) {
 	c := testCluster(t, nil, racks("r", 1, 2)...)

@@ -86,7 +86,7 @@ func (c *Cluster) sumUsable(d *Demand, counts []int64, in Domain, inside Level, 
 // usable reports whether any class that has members to place may use the node.
 func usable(d *Demand, counts []int64, node NodeID) bool {
 	for class := range d.Classes {
-		if counts[class] > 0 && (d.Classes[class].Blocked == nil || d.Classes[class].Blocked[node] == 0) {
+		if counts[class] > 0 && d.Classes[class].mayUse(node) {
 			return true
 		}
 	}
