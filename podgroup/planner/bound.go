@@ -206,13 +206,9 @@ func (c *Cluster) sumWeights(d *Demand, k *competition, base, limit int64, sums 
 			if weight == 0 {
 				continue
 			}
-			torn := int64(0) // slots that were rounded off, and that another block may have
-			if b.size > 1 && b.level == c.NodeLevel() {
-				torn = p.count - 1
-			}
 			enough := limit/weight + 1
 			for node, slots := range w.base[b.tally+j].slots {
-				hold[node] = min(hold[node]+min(slots+torn, enough)*weight, limit)
+				hold[node] = min(hold[node]+min(slots, enough)*weight, limit)
 			}
 		}
 	}
@@ -239,7 +235,7 @@ func (w *scratch) table(k *competition, base int64) []int64 {
 	w.most = resize(w.most, int(min(k.most, maxTable))+1)
 	w.most[0] = 0
 	for free := int64(1); free < int64(len(w.most)); free++ {
-		best := w.most[free-1]
+		best := int64(0)
 		for _, size := range k.sizes {
 			if size <= free {
 				best = max(best, w.most[free-size]+k.weight(size, base))

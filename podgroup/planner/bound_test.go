@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -91,6 +92,64 @@ func TestBoundsLetInWhatFillsTheNodes(t *testing.T) {
 	}
 }
 
+// So does what fills nodes with amounts that have no divisor and are too large for a table.
+func TestBoundsLetInAmountsWithoutDivisor(t *testing.T) {
+	judged := 0
+	check := func(t *rapid.T) {
+		c := NewCluster(nil)
+		c.SetNodes([]Node{{Name: "a"}, {Name: "b"}, {Name: "c"}})
+		memory := c.Resource("memory")
+		d := &Demand{}
+		for range rapid.IntRange(2, 4).Draw(t, "classes") {
+			d.Classes = append(d.Classes, Class{Requests: []Amount{{memory, rapid.Int64Range(1000, 9999).Draw(t, "request")}}})
+		}
+		for id := range NodeID(3) {
+			used := int64(0)
+			for range rapid.IntRange(1, 5).Draw(t, "members") {
+				m := Member{Class: rapid.IntRange(0, len(d.Classes)-1).Draw(t, "class")}
+				d.Members = append(d.Members, m)
+				used += d.Classes[m.Class].Requests[0].Value
+			}
+			c.SetNode(id, []Amount{{memory, used}}, nil)
+		}
+		d.Min = len(d.Members)
+		bounded(c, d)
+		judged += len(c.work.bounds)
+		if whole := c.target(0); !c.mayHold(&whole, d.Min) {
+			t.Fatalf("refused %+v", d)
+		}
+	}
+	for range 10 {
+		rapid.Check(t, check)
+	}
+	if judged < 100 {
+		t.Errorf("only %d bounds to judge", judged)
+	}
+}
+
+// A slice weighs what all its members weigh as soon as its first one counts; slices that are tied to a
+// domain weigh nothing, since the slots of their classes are not counted.
+func TestBoundsWeighSlices(t *testing.T) {
+	c := testCluster(t, nil, racks("r", 1, 1)...)
+	rack, _ := c.Level("rack")
+	d := gang(c, 4, 2, 1, 1)
+	d.Sets = []Set{{SliceSize: 2, SliceLevel: rack}, {}}
+	for i, m := range []Member{{0, 0, 0}, {1, 0, 1}, {2, 0, 1}, {2, 1, 0}} {
+		d.Members[i] = m
+	}
+	d.Placed = []PlacedMember{{Node: 0, Slice: 0}}
+	bounded(c, d)
+	if len(c.work.bounds) == 0 {
+		t.Fatal("no bounds")
+	}
+	if got, want := c.work.bounds[0].needs, []int64{0, 0, 3, 3, 4}; !slices.Equal(got, want) {
+		t.Errorf("weights of the first members %v, want %v", got, want)
+	}
+	if whole := c.target(0); !c.mayHold(&whole, d.Min) {
+		t.Error("refused what fits")
+	}
+}
+
 // What the bounds refuse fits in no way at all.
 func TestBoundsRefuseOnlyWhatDoesNotFit(t *testing.T) {
 	refused := 0
@@ -170,6 +229,10 @@ func TestBoundsSparePacking(t *testing.T) {
 	}
 	if c.dropHopeless(d.Min); len(c.work.targets) > 0 {
 		t.Errorf("%d racks are left to pack", len(c.work.targets))
+	}
+	first := c.target(c.byLevel[rack][0])
+	if n := c.atMost(&first, d.Min); n != 18 {
+		t.Errorf("%d may be in a rack, want 18", n)
 	}
 	if _, e, _ := c.Plan(d, nil); e == nil || e.Placeable != 18 {
 		t.Errorf("explanation %v, want room for 18: ten of 5 GPUs, and 8 of 4", e)
