@@ -7,7 +7,8 @@
 // divides the members into units, which are slices or single members, and blocks of units that are
 // alike. It counts how much of a block fits on each node, sums the counts up the tree, takes the
 // lowest domain that holds the gang and, among equals, the one that leaves the least room, and packs
-// the blocks into as few sub-domains as it can. docs/planner.md has the algorithm on one page.
+// the blocks into as few sub-domains as it can. Where blocks compete, bounds refuse what cannot fit
+// without packing it. docs/planner.md has the algorithm on one page.
 //
 // # Constraints
 //
