@@ -36,6 +36,8 @@ type census struct {
 	finished int
 	// unseen counts waiting members that the scheduler's own informer does not show yet.
 	unseen int
+	// releases is how often other gangs had given up what they held.
+	releases uint64
 }
 
 // take counts the gang's members. The given member is the one whose turn it is.
@@ -44,7 +46,7 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	placed := pl.gangs.placedNodes(key)
 	members := pl.members.Members(key)
 	counts := podgroup.Count(members)
-	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished}
+	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished, releases: pl.gangs.releasesSoFar()}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
 	for _, m := range members {
 		switch m.State {
@@ -279,7 +281,7 @@ func (pl *Coscheduling) newCommit(d *gangplan.Demand, plan *planner.Plan) *commi
 func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.NodeID) *seat {
 	return &seat{
 		pod: d.Pods[member], info: d.Infos[member],
-		Claim: gangplan.Claim{Node: pl.cluster.NodeName(node), Requests: d.Classes[d.Members[member].Class].Requests},
+		Claim: pl.cluster.ClaimFor(d, member, node),
 	}
 }
 
@@ -300,5 +302,11 @@ func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, 
 		r.members[p.UID] = versionOf(p)
 	}
 	early := pl.gangs.refuse(key, r)
-	pl.activatePods(klog.FromContext(ctx), early...) // they say the same on their pods
+	logger := klog.FromContext(ctx)
+	pl.activatePods(logger, early...) // they say the same on their pods
+	if !r.invalid && pl.gangs.releasesSoFar() != c.releases {
+		// Another gang gave up what it held since this one was planned around that, and whoever did so
+		// did not know of this verdict.
+		pl.activateRepresentative(logger, key)
+	}
 }

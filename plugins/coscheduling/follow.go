@@ -83,7 +83,7 @@ func (pl *Coscheduling) recover(ctx context.Context, key types.NamespacedName, p
 		} else if pl.gangs.reseat(key, seats) {
 			logger.V(2).Info("Gang is planned anew", "podGroup", key, "reserved", reserved, "open", len(seats))
 			pl.nominate(ctx, seats)
-			pl.activateRefused(logger, key) // for those that wait for what is held no more there is no event
+			pl.heldNoMore(logger, key, open)
 			return pl.gangs.verdictFor(key, pod.UID).node
 		}
 	}
@@ -128,9 +128,7 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 // letGo gives everything back that a commit held, and tries the gang again after a while.
 func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *released) {
 	logger.V(2).Info("Gang is let go", "podGroup", key, "why", r.message, "failures", r.failures)
-	reserved := false
 	for _, s := range r.seats {
-		reserved = reserved || s.reserved
 		pl.handle.DeleteNominatedPodIfExists(s.pod)
 		pl.reject(s.pod.UID, r.message)
 	}
@@ -138,9 +136,7 @@ func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *r
 	if !r.surplus {
 		pl.report.refused(key, ReasonLetGo, r.message)
 	}
-	if !reserved {
-		pl.activateRefused(logger, key) // those that were refused for its sake see no pod leave
-	}
+	pl.heldNoMore(logger, key, r.seats)
 	pl.clock.AfterFunc(retryAfter(r.failures), func() {
 		for _, uid := range pl.gangs.rested(key, r.failures) {
 			pl.reject(uid, r.message) // came to wait at Permit after all others were rejected
@@ -211,10 +207,22 @@ func (pl *Coscheduling) activateRepresentative(logger klog.Logger, key types.Nam
 	}
 }
 
-// activateRefused puts all refused gangs besides the given one in line.
-func (pl *Coscheduling) activateRefused(logger klog.Logger, except types.NamespacedName) {
-	for _, other := range pl.gangs.refusedBeside(except) {
-		pl.activateRepresentative(logger, other)
+// heldNoMore puts refused gangs in line that may fit now that a gang holds these seats no more. For members
+// that were reserved the scheduler has an event; of the other seats only this plugin knows.
+func (pl *Coscheduling) heldNoMore(logger klog.Logger, by types.NamespacedName, seats []*seat) {
+	var claims []gangplan.Claim
+	for _, s := range seats {
+		if !s.reserved {
+			claims = append(claims, s.Claim)
+		}
+	}
+	if len(claims) == 0 {
+		return
+	}
+	for _, other := range pl.gangs.refusedBeside(by) {
+		if r := pl.gangs.refusalOf(other); r != nil && r.helpedBy(claims) {
+			pl.activateRepresentative(logger, other)
+		}
 	}
 }
 

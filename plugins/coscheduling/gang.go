@@ -18,6 +18,8 @@ import (
 type gangs struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*gang
+	// releases counts how often seats were given up that had been held.
+	releases uint64
 }
 
 // gang is one of four things: unknown (no entry), refused, being committed, or in between.
@@ -82,6 +84,14 @@ func (r *refusal) passedOn(uid types.UID) bool {
 // forMember reports whether the verdict keeps a member from having its gang planned.
 func (r *refusal) forMember(uid types.UID) bool {
 	return r.passedOn(uid) && (r.resting || r.representative != uid)
+}
+
+// helpedBy reports whether the gang may fit now that others hold some claims no more.
+func (r *refusal) helpedBy(claims []gangplan.Claim) bool {
+	if r.invalid {
+		return false
+	}
+	return r.watch == nil || slices.ContainsFunc(claims, r.watch.ClaimHelps)
 }
 
 // holds reports whether the verdict still holds for a pod that it was passed on. A pod whose own
@@ -228,9 +238,22 @@ func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string)
 	if x.commit == nil || x.commit.seats[uid] == nil {
 		return nil
 	}
-	r := x.release(message)
+	r := g.giveUp(x, message)
 	x.leaving.Delete(uid)
 	return r
+}
+
+// giveUp ends the commit of a gang. The lock is held.
+func (g *gangs) giveUp(x *gang, message string) *released {
+	g.releases++
+	return x.release(message)
+}
+
+// releasesSoFar tells a caller that looked at what is held whether some of it was given up since.
+func (g *gangs) releasesSoFar() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.releases
 }
 
 // release lets the commit go that has a seat for the member.
@@ -241,7 +264,7 @@ func (g *gangs) release(key types.NamespacedName, uid types.UID, message string)
 	if !ok || x.commit == nil || x.commit.seats[uid] == nil {
 		return nil
 	}
-	return x.release(message)
+	return g.giveUp(x, message)
 }
 
 // releaseAny lets the commit go that is under way, whoever is in it.
@@ -252,7 +275,7 @@ func (g *gangs) releaseAny(key types.NamespacedName, message string) *released {
 	if !ok || x.commit == nil {
 		return nil
 	}
-	return x.release(message)
+	return g.giveUp(x, message)
 }
 
 // expire lets the given commit go if it is still under way.
@@ -263,7 +286,7 @@ func (g *gangs) expire(key types.NamespacedName, c *commit, message string) *rel
 	if !ok || x.commit != c {
 		return nil
 	}
-	return x.release(message)
+	return g.giveUp(x, message)
 }
 
 // becameComplete asks whether a gang could be planned now, and reports whether it could not when
@@ -329,6 +352,7 @@ func (g *gangs) reseat(key types.NamespacedName, seats []*seat) bool {
 	if !ok || x.commit == nil {
 		return false
 	}
+	g.releases++
 	for _, s := range seats {
 		x.commit.seats[s.pod.UID] = s
 	}

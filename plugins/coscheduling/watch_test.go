@@ -435,3 +435,86 @@ func TestShareOf(t *testing.T) {
 		}
 	}
 }
+
+// otherGang shows the members of a second gang of the play, which asks for whole nodes.
+func (p *play) otherGang(n int) []*corev1.Pod {
+	p.t.Helper()
+	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: testKey.Namespace, Name: "other"}}
+	group.Spec.MinMember = int32(n)
+	if err := p.groups.Add(group); err != nil {
+		p.t.Fatal(err)
+	}
+	var pods []*corev1.Pod
+	for i := range n {
+		pods = append(pods, p.see(nil, stage.Pod(100+i, 8).Label(v1alpha1.GroupLabel, "other").SchedulerName("test").Obj()))
+	}
+	return pods
+}
+
+// A commit that is let go gives back places of which some were reserved and others were not. Only the
+// first have events: the gangs that wait for the others must not wait for ever.
+func TestGangsThatWaitForSeatsOfACommitHalfReserved(t *testing.T) {
+	p := newPlay(t, stage.Nodes(3, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(3)
+	p.follow(pods[0])
+	waiting := p.otherGang(2)
+	if _, why := p.turn(waiting[0]); why == "" {
+		t.Fatal("placed where another gang holds its places")
+	}
+	p.inLine()
+	p.podDeleted(p.logger, pods[2]) // the gang is incomplete now and will not be back
+	p.mustBeInLine("ns/m-100")
+}
+
+// A gang that still has no room is not planned again because another one let go.
+func TestSeatsThatAreOfNoHelp(t *testing.T) {
+	p := newPlay(t, stage.Nodes(3, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	waiting := p.otherGang(4)
+	if _, why := p.turn(waiting[0]); why == "" {
+		t.Fatal("four members on three nodes")
+	}
+	p.inLine()
+	p.podDeleted(p.logger, pods[1])
+	p.mustBeInLine()
+}
+
+// meanwhile is a clock that lets something happen while a gang is being planned, once.
+type meanwhile struct {
+	*handClock
+	happen func()
+}
+
+func (c *meanwhile) Now() time.Time {
+	if f := c.happen; f != nil {
+		c.happen = nil
+		f()
+	}
+	return c.handClock.Now()
+}
+
+// What another gang gives up between the plan of a gang and the verdict on it is not lost.
+func TestSeatsGivenUpWhileAGangIsRefused(t *testing.T) {
+	p := newPlay(t, stage.Nodes(2, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Fatal(why)
+	}
+	waiting := p.otherGang(2)
+	p.inLine()
+	c := &meanwhile{handClock: p.clock}
+	p.Coscheduling.clock = c
+	c.happen = func() { // the turn begins
+		c.happen = func() { p.podDeleted(p.logger, pods[1]) } // it is refused
+	}
+	if _, why := p.turn(waiting[0]); why == "" {
+		t.Fatal("placed where another gang holds its places")
+	}
+	p.mustBeInLine("ns/m-100")
+}

@@ -24,8 +24,9 @@ type Demand struct {
 	Infos []fwk.PodInfo
 	// placed are the members that Demand.Placed describes, in its order.
 	placed []Placed
-	// samples holds, for each class, the index of its first member.
+	// samples holds, for each class, the index of its first member, and named its requests by name.
 	samples []int
+	named   [][]planner.ResourceAmount
 	// Allocations are the claims that members share and that are still to be allocated, as Plan would
 	// allocate them. DynamicResources allocates a claim when the first pod that uses it binds, and lets
 	// no other pod come further before that.
@@ -88,6 +89,7 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 			e := c.eligibility.forPod(logger, pod, requirements.key(), c.byID)
 			d.Classes = append(d.Classes, planner.Class{Requests: requests, Blocked: e.blocked, Causes: e.causes, Score: e.score()})
 			d.samples = append(d.samples, i)
+			d.named = append(d.named, c.named(requests))
 		}
 		d.Members[i] = planner.Member{Class: class}
 	}
@@ -120,6 +122,20 @@ func pick(labels map[string]string, keys sets.Set[string]) map[string]string {
 		}
 	}
 	return picked
+}
+
+// ClaimFor is what a member of the demand claims on a node.
+func (c *Cluster) ClaimFor(d *Demand, member int, node planner.NodeID) Claim {
+	class := d.Members[member].Class
+	return Claim{Node: c.NodeName(node), Requests: d.Classes[class].Requests, named: d.named[class]}
+}
+
+func (c *Cluster) named(amounts []planner.Amount) []planner.ResourceAmount {
+	out := make([]planner.ResourceAmount, len(amounts))
+	for i, a := range amounts {
+		out[i] = planner.ResourceAmount{Name: c.ResourceName(a.Resource), Value: a.Value}
+	}
+	return out
 }
 
 // Requests are a pod's requests as the scheduler counts them against nodes, and one pod. A sum of

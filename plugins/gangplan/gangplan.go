@@ -16,6 +16,8 @@ import (
 type Claim struct {
 	Node     string
 	Requests []planner.Amount
+	// named are the requests with the names of the resources, for other goroutines than the model's.
+	named []planner.ResourceAmount
 }
 
 // Hold takes claims out of what the model has left, until the returned function gives them back.

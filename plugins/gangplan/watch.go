@@ -78,6 +78,12 @@ func (w *Watch) PodHelps(f *Freed) bool {
 	return w.could(planner.Change{Node: f.node, Freed: f.amounts, Free: w.ledger.after(f)})
 }
 
+// ClaimHelps reports whether a claim that is held no more could help. No pod ever showed it, so that what
+// the node has left is not known.
+func (w *Watch) ClaimHelps(c Claim) bool {
+	return w.could(planner.Change{Node: c.Node, Freed: c.named})
+}
+
 func (w *Watch) could(change planner.Change) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
