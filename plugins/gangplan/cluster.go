@@ -43,7 +43,7 @@ func NewCluster(levels []string) *Cluster {
 // Sync brings the model up to the snapshot's nodes.
 func (c *Cluster) Sync(infos []fwk.NodeInfo) {
 	anew := c.needsRebuild(infos)
-	c.ledger.begin(anew)
+	c.ledger.begin(anew, infos)
 	if anew {
 		c.rebuild(infos)
 	}
@@ -109,7 +109,7 @@ func (c *Cluster) readNode(id planner.NodeID, info fwk.NodeInfo) {
 	for i, a := range capacity {
 		left[i] = planner.ResourceAmount{Name: c.ResourceName(a.Resource), Value: c.Free(id, a.Resource)}
 	}
-	c.ledger.set(info.Node().Name, left)
+	c.ledger.set(info, left)
 }
 
 // readNodes reads the capacity of all nodes again.

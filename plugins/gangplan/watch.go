@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -44,8 +45,10 @@ func (w *Watch) NodeHelps(old, node *corev1.Node) bool {
 	return w.could(change)
 }
 
-// Freed is what a pod gave back on its node.
+// Freed is what a pod gave back on its node: all that it had if it is gone.
 type Freed struct {
+	pod     types.UID
+	gone    bool
 	node    string
 	amounts []planner.ResourceAmount
 }
@@ -70,12 +73,12 @@ func FreedBy(was, now *corev1.Pod) (*Freed, error) {
 		}
 		amounts = slices.DeleteFunc(amounts, func(a planner.ResourceAmount) bool { return a.Value <= 0 })
 	}
-	return &Freed{was.Spec.NodeName, amounts}, nil
+	return &Freed{was.UID, now == nil, was.Spec.NodeName, amounts}, nil
 }
 
 // PodHelps reports whether what a pod gave back could help.
 func (w *Watch) PodHelps(f *Freed) bool {
-	return w.could(planner.Change{Node: f.node, Freed: f.amounts, Free: w.ledger.after(f)})
+	return w.could(w.ledger.after(f))
 }
 
 // ClaimHelps reports whether a claim that is held no more could help. No pod ever showed it, so that what

@@ -1,0 +1,112 @@
+package gangplan
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/muster-sched/muster/plugins/stage"
+	"github.com/muster-sched/muster/podgroup/planner"
+)
+
+func (s *scene) refusedWatch(t *testing.T, members, gpus int) *Watch {
+	t.Helper()
+	d, err := s.cluster.NewDemand(klog.Background(), stage.Pods(members, gpus, func(p *st.PodWrapper) *st.PodWrapper { return p.Name("waits") }), members, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, e, err := Plan(t.Context(), s.fw, s.cluster, d, nil)
+	if err != nil || e == nil {
+		t.Fatal("not refused", err)
+	}
+	return s.cluster.Watch(d, e)
+}
+
+func on0(i, gpus int) *corev1.Pod { return stage.Pod(i, gpus).Node("n0").Obj() }
+
+func gone(t *testing.T, i, gpus int) *Freed {
+	t.Helper()
+	freed, err := FreedBy(on0(i, gpus), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return freed
+}
+
+func gpusLeft(amounts []planner.ResourceAmount) int64 {
+	for _, a := range amounts {
+		if a.Name == stage.GPU {
+			return a.Value
+		}
+	}
+	return -1
+}
+
+// Pods that came after the model was last synced give nothing back that it had not counted as left,
+// however many of them come and go.
+func TestLedgerForgetsPodsThatCameAndWent(t *testing.T) {
+	s := newScene(t, nil, []*corev1.Pod{on0(50, 4)}, stage.Nodes(1, 8)...)
+	w := s.refusedWatch(t, 1, 8)
+	for i := range 100 {
+		if w.PodHelps(gone(t, 100+i, 1)) {
+			t.Fatalf("pod %d came and went, and the gang is to be planned for 8 GPUs where 4 are in use", i)
+		}
+	}
+	if n := len(s.cluster.ledger.nodes["n0"].gone); n != 0 {
+		t.Errorf("%d pods that came and went are remembered", n)
+	}
+	if !w.PodHelps(gone(t, 50, 4)) {
+		t.Error("the pod that was in the way went, and the gang is not to be planned")
+	}
+}
+
+// The scheduler's queue replays events to a gang that was being planned when they came.
+func TestLedgerCountsAnEventOnce(t *testing.T) {
+	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)
+	first, second := s.refusedWatch(t, 1, 12), s.refusedWatch(t, 1, 12)
+	if !first.PodHelps(gone(t, 50, 8)) {
+		t.Error("8 GPUs of the 12 that a member needs, besides 4 that were left")
+	}
+	first.PodHelps(gone(t, 51, 4))
+	if !second.PodHelps(gone(t, 50, 8)) {
+		t.Error("the same, told later")
+	}
+	if got := gpusLeft(s.cluster.ledger.after(gone(t, 51, 4)).Free); got != 16 {
+		t.Errorf("%d GPUs are left of 16", got)
+	}
+}
+
+// An event is often told after the snapshot that shows it: what the node has left may not be counted
+// twice, and a gang that was refused before must still hear of it.
+func TestLedgerOfEventsToldLate(t *testing.T) {
+	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)
+	w := s.refusedWatch(t, 1, 12)
+	s.fw, s.nodes = stage.NewFramework(t, []*corev1.Pod{on0(51, 4)}, stage.Nodes(1, 16)...)
+	s.cluster.Sync(s.nodes)
+	late := gone(t, 50, 8)
+	if got := gpusLeft(s.cluster.ledger.after(late).Free); got != 12 {
+		t.Errorf("%d GPUs are left, want 12", got)
+	}
+	if !w.PodHelps(late) {
+		t.Error("8 GPUs of the 12 that a member needs, besides 4 that were left")
+	}
+}
+
+// Of a pod that came to use less it is not known whether the last snapshot shows that.
+func TestLedgerOfPodsThatUseLess(t *testing.T) {
+	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)
+	w := s.refusedWatch(t, 1, 12)
+	less, err := FreedBy(on0(50, 8), on0(50, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if change := s.cluster.ledger.after(less); change.Free != nil || gpusLeft(change.Freed) != 7 {
+		t.Errorf("%+v", change)
+	}
+	w.PodHelps(less)
+	if !w.PodHelps(gone(t, 50, 1)) {
+		t.Error("the pod used less, then went, and the gang is not to be planned")
+	}
+}
