@@ -12,8 +12,8 @@ import (
 	"github.com/muster-sched/muster/trainer/snapshot"
 )
 
-// Reasons and action of events that stand for no condition. Kubeflow Trainer's clients know three types of
-// conditions, and kubectl shows one of them as the state; so what happens between is told by events.
+// Reasons and action of events of the trainer's own. Kubeflow Trainer's clients know three types of conditions,
+// and kubectl shows one of them as the state; so what goes well between is told by events only.
 const (
 	reasonSyncFailed = "TrainJobResourcesCreationFailed"
 	reasonCreated    = "TrainJobResourcesCreated"
@@ -36,6 +36,10 @@ func (r *reconciler) recordCreation(trainJob *v1alpha1.TrainJob, source *snapsho
 // recordTransitions makes an event of each change of state that a reconcile found.
 func (r *reconciler) recordTransitions(before, after *v1alpha1.TrainJob) {
 	for _, condition := range after.Status.Conditions {
+		if condition.Type == v1alpha1.TrainJobBlocked {
+			// Every try has an event.
+			continue
+		}
 		old := meta.FindStatusCondition(before.Status.Conditions, condition.Type)
 		if old != nil && old.Status == condition.Status {
 			continue

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -37,6 +39,14 @@ import (
 
 // controllerName names the controller in logs, metrics and events.
 const controllerName = "trainjob"
+
+// How long the controller waits before it tries again what failed: from the first to the longest, doubled from try
+// to try. Nothing tells it that quota is free or that somebody else's object is gone, and a deadline is looked at
+// no earlier either.
+const (
+	retryFirst = 10 * time.Millisecond
+	retryMax   = 5 * time.Minute
+)
 
 // Options configure the controller. The zero value is usable.
 type Options struct {
@@ -150,6 +160,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 			deletion)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryFirst, retryMax),
 			SkipNameValidation:      &opts.SkipNameValidation,
 		})
 	for _, group := range groups {

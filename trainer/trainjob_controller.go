@@ -1,11 +1,9 @@
 package trainer
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,13 +21,6 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/snapshot"
-)
-
-// Messages of conditions: the ones that Kubeflow Trainer's users match on.
-const (
-	messageSuspended        = "TrainJob is suspended"
-	messageResumed          = "TrainJob is resumed"
-	messageDeadlineExceeded = "TrainJob exceeded its active deadline"
 )
 
 type reconciler struct {
@@ -52,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := trainJob.DeepCopy()
 	wait, err := r.reconcile(ctx, trainJob)
-	sortConditions(trainJob)
+	tidyConditions(trainJob)
 	if !equality.Semantic.DeepEqual(before.Status, trainJob.Status) {
 		// The lock keeps a reconcile that read an old TrainJob from reviving a finished one.
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
@@ -64,7 +55,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if trainJob.Finished() {
 		return ctrl.Result{}, errors.Join(err, r.framework.Finish(ctx, trainJob))
 	}
-	return ctrl.Result{RequeueAfter: wait}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
 // reconcile changes the cluster, and the status of trainJob in memory. It returns the time until the
@@ -86,7 +80,9 @@ func (r *reconciler) reconcile(ctx context.Context, trainJob *v1alpha1.TrainJob)
 		setFailed(trainJob, v1alpha1.ReasonDeadlineExceeded, messageDeadlineExceeded)
 		return 0, nil
 	}
-	if err := r.syncChildren(ctx, trainJob); err != nil {
+	err := r.syncChildren(ctx, trainJob)
+	setBlocked(trainJob, err)
+	if err != nil {
 		r.record(trainJob, corev1.EventTypeWarning, reasonSyncFailed, err.Error())
 		if errors.Is(err, errRuntimeMissing) {
 			// There is nothing to try again before the runtime's creation, which is watched.
@@ -170,41 +166,4 @@ func (r *reconciler) deadline(trainJob *v1alpha1.TrainJob) (time.Duration, bool)
 	}
 	left := start.Add(time.Duration(trainJob.Spec.ActiveDeadlineSeconds) * time.Second).Sub(r.clock.Now())
 	return left, left <= 0
-}
-
-func setSuspended(trainJob *v1alpha1.TrainJob) {
-	switch {
-	case ptr.Deref(trainJob.Spec.Suspend, false):
-		meta.SetStatusCondition(&trainJob.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.TrainJobSuspended, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSuspended, Message: messageSuspended,
-		})
-	case meta.IsStatusConditionTrue(trainJob.Status.Conditions, v1alpha1.TrainJobSuspended):
-		meta.SetStatusCondition(&trainJob.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.TrainJobSuspended, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonResumed, Message: messageResumed,
-		})
-	}
-}
-
-func setFailed(trainJob *v1alpha1.TrainJob, reason, message string) {
-	meta.SetStatusCondition(&trainJob.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.TrainJobFailed, Status: metav1.ConditionTrue, Reason: reason, Message: message,
-	})
-}
-
-// sortConditions puts the end of a TrainJob that is suspended before that: the first condition that holds is
-// what kubectl shows as its state.
-func sortConditions(trainJob *v1alpha1.TrainJob) {
-	if !trainJob.Finished() || !meta.IsStatusConditionTrue(trainJob.Status.Conditions, v1alpha1.TrainJobSuspended) {
-		return
-	}
-	slices.SortStableFunc(trainJob.Status.Conditions, func(a, b metav1.Condition) int {
-		return cmp.Compare(rank(a), rank(b))
-	})
-}
-
-func rank(condition metav1.Condition) int {
-	if condition.Type == v1alpha1.TrainJobSuspended {
-		return 1
-	}
-	return 0
 }

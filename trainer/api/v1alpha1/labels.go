@@ -52,6 +52,10 @@ const (
 
 	// TrainJobFailed is True once the training failed or could not be started as written. It is final.
 	TrainJobFailed = "Failed"
+
+	// TrainJobBlocked is True while the TrainJob's children cannot be made, such as for lack of quota, and says
+	// why; otherwise it is absent. Kubeflow Trainer has no such type.
+	TrainJobBlocked = "Blocked"
 )
 
 // Reasons of TrainJob conditions. A Complete or Failed condition that stems from the JobSet carries the
