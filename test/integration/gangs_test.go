@@ -143,11 +143,18 @@ func TestForeignPodGroupIsNotAdopted(t *testing.T) {
 	job := s.trainJob("llm", "gang", 2, 8)
 	job.Spec.RuntimeRef = ref
 	s.must(kube.Create(s.ctx, job))
+	words := "PodGroup " + s.namespace + "/llm exists and does not belong to this TrainJob"
+	s.awaitTrainJob("llm", trainer.TrainJobBlocked)
+	s.must(kube.Get(s.ctx, s.key("llm"), job))
+	if message := job.Status.Conditions[0].Message; !strings.Contains(message, words) {
+		t.Errorf("message = %q", message)
+	}
+	s.awaitState("llm", "Blocked")
 	s.await("event", func() string {
 		events := &corev1.EventList{}
 		s.must(kube.List(s.ctx, events, client.InNamespace(s.namespace)))
 		for _, event := range events.Items {
-			if event.InvolvedObject.Kind == trainer.TrainJobKind && strings.Contains(event.Message, "PodGroup "+s.namespace+"/llm exists and does not belong to this TrainJob") {
+			if event.InvolvedObject.Kind == trainer.TrainJobKind && strings.Contains(event.Message, words) {
 				return ""
 			}
 		}
@@ -163,6 +170,7 @@ func TestForeignPodGroupIsNotAdopted(t *testing.T) {
 	}
 	s.must(kube.Delete(s.ctx, live))
 	s.awaitTrainPods("llm", 2, true)
+	s.awaitState("llm", "")
 }
 
 // A runtime for Volcano makes Volcano's groups, and removes them when the training is over.

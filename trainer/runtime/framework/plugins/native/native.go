@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/child"
@@ -109,7 +110,21 @@ func (n *Native) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1
 			},
 		}
 		group.Annotations = g.Annotations(info)
+		group.Spec.SchedulingConstraints = constraints(group.Annotations)
 		objects = append(objects, group)
 	}
 	return objects, nil
+}
+
+// constraints says what the API can say of the annotations that ask for a topology: the level whose one domain
+// must hold all pods. The rest, and what is wrong with them, is for schedulers that read the annotations. An API
+// server without the gate TopologyAwareWorkloadScheduling drops the field.
+func constraints(annotations map[string]string) *schedulingv1beta1.PodGroupSchedulingConstraints {
+	topology, err := podgroup.ParseTopology(annotations)
+	if err != nil || topology.Required.Label == "" {
+		return nil
+	}
+	return &schedulingv1beta1.PodGroupSchedulingConstraints{
+		Topology: []schedulingv1beta1.TopologyConstraint{{Key: topology.Required.Label}},
+	}
 }

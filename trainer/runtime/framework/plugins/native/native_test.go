@@ -1,6 +1,7 @@
 package native
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,5 +63,46 @@ func TestNative(t *testing.T) {
 	}
 	if err := n.EnforcePodGroupPolicy(info, trainJob); err != nil || info.PodSets[0].PodSpec().SchedulingGroup != nil {
 		t.Errorf("without the annotation: %v, error %v", info.PodSets[0].PodSpec().SchedulingGroup, err)
+	}
+}
+
+// The one level that all pods must share is a field of the group; what the API has no field for stays an
+// annotation, as does what is wrong.
+func TestNativeTopology(t *testing.T) {
+	for name, tc := range map[string]struct {
+		asked map[string]string
+		want  string
+	}{
+		"none":                   {nil, ""},
+		"required":               {map[string]string{"muster.dev/required-topology": "example.com/rack"}, "example.com/rack"},
+		"required, in Kueue's":   {map[string]string{"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}, "example.com/rack"},
+		"required and preferred": {map[string]string{"muster.dev/required-topology": "example.com/block", "muster.dev/preferred-topology": "example.com/rack"}, "example.com/block"},
+		"preferred":              {map[string]string{"muster.dev/preferred-topology": "example.com/rack"}, ""},
+		"no label":               {map[string]string{"muster.dev/required-topology": "no label"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trainJob := &v1alpha1.TrainJob{ObjectMeta: metav1.ObjectMeta{Namespace: "research", Name: "llm", UID: "u"}}
+			annotations := map[string]string{gang.APIAnnotation: "scheduling.k8s.io/v1beta1"}
+			maps.Copy(annotations, tc.asked)
+			info, err := runtime.New(trainJob, &v1alpha1.TrainingRuntimeSpec{Template: v1alpha1.JobSetTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
+				Spec:       jobsetv1alpha2.JobSetSpec{ReplicatedJobs: []jobsetv1alpha2.ReplicatedJob{{Name: "node", Replicas: 1}}},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects, err := New(nil, "").Build(t.Context(), info, trainJob)
+			if err != nil || len(objects) != 1 {
+				t.Fatalf("built %v, error %v", objects, err)
+			}
+			group := objects[0].(*schedulingv1beta1.PodGroup)
+			got := ""
+			if group.Spec.SchedulingConstraints != nil {
+				got = group.Spec.SchedulingConstraints.Topology[0].Key
+			}
+			if got != tc.want || len(group.Annotations) != len(tc.asked) {
+				t.Errorf("constraint %q, annotations %v", got, group.Annotations)
+			}
+		})
 	}
 }
