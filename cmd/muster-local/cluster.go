@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,12 +10,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
 	muster "github.com/muster-sched/muster/cmd/muster-scheduler/app"
 	"github.com/muster-sched/muster/manifests"
+	"github.com/muster-sched/muster/plugins/coscheduling"
+	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/gputopology"
 )
 
 // The schedulers that --scheduler knows.
@@ -90,9 +96,9 @@ func installRuntimes(ctx context.Context, cluster *controlplane.Cluster, _ *opti
 	if err != nil {
 		return err
 	}
-	for _, runtime := range runtimes {
-		if err := cl.Apply(ctx, client.ApplyConfigurationFromUnstructured(runtime), client.ForceOwnership, client.FieldOwner("muster-local")); err != nil {
-			return fmt.Errorf("install training runtime %s: %w", runtime.GetName(), err)
+	for _, r := range runtimes {
+		if err := cl.Apply(ctx, client.ApplyConfigurationFromUnstructured(r), client.ForceOwnership, client.FieldOwner("muster-local")); err != nil {
+			return fmt.Errorf("install training runtime %s: %w", r.GetName(), err)
 		}
 	}
 	return nil
@@ -113,12 +119,13 @@ func addNodes(ctx context.Context, cluster *controlplane.Cluster, o *options) er
 	return cluster.WaitNodesReady(ctx)
 }
 
-// startScheduler starts what --scheduler names. Muster's controllers come with every scheduler, so that
-// TrainJobs work, and none means none of either: the place for a muster-scheduler that runs elsewhere.
-func startScheduler(ctx context.Context, cluster *controlplane.Cluster, name string) (stop func(), err error) {
+// startScheduler starts a scheduler by the name that --scheduler has for it. Muster's controllers come
+// with every scheduler, so that TrainJobs work, and none means none of either: the place for a
+// muster-scheduler that runs elsewhere.
+func (o *options) startScheduler(ctx context.Context, cluster *controlplane.Cluster, name string) (stop func(), err error) {
 	switch name {
 	case schedulerMuster:
-		return startMuster(ctx, cluster)
+		return o.startMuster(ctx, cluster)
 	case schedulerDefault:
 		return startDefault(ctx, cluster)
 	default:
@@ -127,8 +134,8 @@ func startScheduler(ctx context.Context, cluster *controlplane.Cluster, name str
 }
 
 // startMuster runs Muster as the only scheduler: it also serves pods that name none.
-func startMuster(ctx context.Context, cluster *controlplane.Cluster) (stop func(), err error) {
-	configuration, err := manifests.SchedulerConfig(serveDefaultName)
+func (o *options) startMuster(ctx context.Context, cluster *controlplane.Cluster) (stop func(), err error) {
+	configuration, err := manifests.SchedulerConfig(o.fitLocally)
 	if err != nil {
 		return nil, err
 	}
@@ -159,10 +166,32 @@ func startDefault(ctx context.Context, cluster *controlplane.Cluster) (stop func
 	}, nil
 }
 
-// serveDefaultName adds a profile like the first for pods of the default scheduler.
-func serveDefaultName(config *configv1.KubeSchedulerConfiguration) {
-	profile := *config.Profiles[0].DeepCopy()
-	name := corev1.DefaultSchedulerName
-	profile.SchedulerName = &name
-	config.Profiles = append(config.Profiles, profile)
+// fitLocally tells Muster's plugins the levels of the simulated network, and adds a profile like the
+// first for pods of the default scheduler.
+func (o *options) fitLocally(config *configv1.KubeSchedulerConfiguration) {
+	profile := &config.Profiles[0]
+	if args := o.levelArgs(); args != nil {
+		for _, plugin := range []string{coscheduling.Name, gputopology.Name} {
+			profile.PluginConfig = append(profile.PluginConfig, configv1.PluginConfig{Name: plugin, Args: runtime.RawExtension{Raw: args}})
+		}
+	}
+	other := *profile.DeepCopy()
+	other.SchedulerName = ptr.To(corev1.DefaultSchedulerName)
+	config.Profiles = append(config.Profiles, other)
+}
+
+// levelArgs are the arguments that name the levels of the nodes' topology, nil if there are none.
+func (o *options) levelArgs() []byte {
+	if len(o.shape.Topology) == 0 {
+		return nil
+	}
+	var args gangplan.LevelArgs
+	for _, level := range o.shape.Topology {
+		args.TopologyLevels = append(args.TopologyLevels, level.Label)
+	}
+	raw, err := json.Marshal(args)
+	if err != nil {
+		panic(fmt.Sprintf("marshalling strings: %v", err))
+	}
+	return raw
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
 	"github.com/muster-sched/muster/manifests"
 )
 
@@ -41,24 +43,53 @@ func TestDefaultTopology(t *testing.T) {
 	}
 }
 
-func TestServeDefaultName(t *testing.T) {
-	content, err := manifests.SchedulerConfig(serveDefaultName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config struct {
-		Profiles []struct {
-			SchedulerName string
-			Plugins       any
-		}
-	}
-	if err := yaml.Unmarshal(content, &config); err != nil {
-		t.Fatal(err)
-	}
-	if len(config.Profiles) != 2 || config.Profiles[0].SchedulerName != "muster-scheduler" || config.Profiles[1].SchedulerName != "default-scheduler" {
-		t.Fatalf("profiles %+v", config.Profiles)
-	}
-	if config.Profiles[1].Plugins == nil {
-		t.Error("the second profile lacks the plugins")
+func TestSchedulerFitsLocally(t *testing.T) {
+	for name, test := range map[string]struct {
+		topology string
+		levels   []string
+	}{
+		"no topology":   {"", nil},
+		"zone and rack": {"zone=1,rack=2", []string{"topology.kubernetes.io/zone", "topology.muster.dev/rack"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &options{topology: test.topology, scheduler: schedulerMuster, shape: controlplane.NodeShape{Count: 4}}
+			if err := o.validate(); err != nil {
+				t.Fatal(err)
+			}
+			content, err := manifests.SchedulerConfig(o.fitLocally)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var config struct {
+				Profiles []struct {
+					SchedulerName string
+					Plugins       any
+					PluginConfig  []struct {
+						Name string
+						Args struct{ TopologyLevels []string }
+					}
+				}
+			}
+			if err := yaml.Unmarshal(content, &config); err != nil {
+				t.Fatal(err)
+			}
+			if len(config.Profiles) != 2 || config.Profiles[0].SchedulerName != "muster-scheduler" || config.Profiles[1].SchedulerName != "default-scheduler" {
+				t.Fatalf("profiles %+v", config.Profiles)
+			}
+			for _, profile := range config.Profiles {
+				if profile.Plugins == nil {
+					t.Errorf("profile %s lacks the plugins", profile.SchedulerName)
+				}
+				told := map[string][]string{}
+				for _, c := range profile.PluginConfig {
+					told[c.Name] = c.Args.TopologyLevels
+				}
+				for _, plugin := range []string{"Coscheduling", "GPUTopology"} {
+					if !slices.Equal(told[plugin], test.levels) {
+						t.Errorf("profile %s tells %s the levels %q, want %q", profile.SchedulerName, plugin, told[plugin], test.levels)
+					}
+				}
+			}
+		})
 	}
 }

@@ -44,7 +44,7 @@ func runDemo(ctx context.Context, out io.Writer, keep bool) error {
 	}
 	defer cluster.Stop()
 	schedulerOf := func(name string) demo.Scheduler {
-		return func(ctx context.Context) (func(), error) { return startScheduler(ctx, cluster, name) }
+		return func(ctx context.Context) (func(), error) { return o.startScheduler(ctx, cluster, name) }
 	}
 	if err := demo.Run(ctx, cluster, screen, schedulerOf(schedulerMuster), schedulerOf(schedulerDefault)); err != nil {
 		return err
@@ -52,7 +52,7 @@ func runDemo(ctx context.Context, out io.Writer, keep bool) error {
 	if !keep {
 		return nil
 	}
-	if _, err := startScheduler(ctx, cluster, schedulerMuster); err != nil {
+	if _, err := o.startScheduler(ctx, cluster, schedulerMuster); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "\nexport KUBECONFIG=%s\n\nPress Ctrl-C to stop.\n", cluster.Kubeconfig())

@@ -70,7 +70,7 @@ func up(ctx context.Context, cmd *cobra.Command, o *options) error {
 	if o.scheduler != schedulerNone {
 		o.config.Progress("starting the " + o.scheduler + " scheduler and Muster's controllers")
 	}
-	if _, err := startScheduler(ctx, cluster, o.scheduler); err != nil {
+	if _, err := o.startScheduler(ctx, cluster, o.scheduler); err != nil {
 		return err
 	}
 	o.config.Progress("ready")

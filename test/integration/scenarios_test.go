@@ -219,7 +219,7 @@ func twoZones(nodes int) []rack {
 // pod returns a role's pod of that index.
 func (r *role) pod(s *scene, m mode, index int) *corev1.Pod {
 	pod := s.pod(fmt.Sprintf("%s-%d", r.name, index), "", r.gpus)
-	pod.Labels = map[string]string{memberLabel: ""}
+	pod.Labels = map[string]string{memberLabel: pod.Name}
 	pod.Annotations = r.annotations
 	if !r.plain {
 		pod.Labels[batchv1.JobCompletionIndexAnnotation] = fmt.Sprint(index)

@@ -111,7 +111,7 @@ func (p *performance) places() places {
 	out := places{}
 	for _, pod := range pods.Items {
 		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
-			out[pod.Name] = at[pod.Spec.NodeName]
+			out[pod.Labels[memberLabel]] = at[pod.Spec.NodeName]
 		}
 	}
 	return out
@@ -207,13 +207,15 @@ func (p *performance) label(name string, labels map[string]string) {
 	}
 }
 
-// replace deletes a member and makes it again, as its Job would.
+// replace deletes a member and makes another for its index, of another name, as its Job would.
 func (p *performance) replace(name string, index int) {
 	p.Helper()
 	for i := range p.scenario.gang.roles {
 		if r := &p.scenario.gang.roles[i]; r.name == name {
 			p.remove(fmt.Sprintf("%s-%d", name, index))
-			p.create(r.pod(p.scene, p.mode, index))
+			pod := r.pod(p.scene, p.mode, index)
+			pod.Name += "-again"
+			p.create(pod)
 		}
 	}
 }
