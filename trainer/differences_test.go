@@ -13,9 +13,13 @@ type intent struct {
 
 // Paths of the JobSet of the inputs.
 const (
-	jobsPath  = "JobSet/llm/spec/replicatedJobs"
-	podPath   = "/template/spec/template"
-	nodePath  = jobsPath + "[node]" + podPath + "/spec/containers[node]"
+	jobsPath = "JobSet/llm/spec/replicatedJobs"
+	podPath  = "/template/spec/template"
+	nodePath = jobsPath + "[node]" + podPath + "/spec/containers[node]"
+
+	datasetPath = jobsPath + "[dataset-initializer]" + podPath + "/spec/containers[dataset-initializer]"
+	modelPath   = jobsPath + "[model-initializer]" + podPath + "/spec/containers[model-initializer]"
+
 	labelPath = podPath + "/metadata/labels/scheduling.x-k8s.io/pod-group"
 	groupPath = "PodGroup/llm/spec"
 )
@@ -52,6 +56,27 @@ var intendedDifferences = merge(policyDifferences, map[string][]intent{
 			difference{groupPath + "/minMember", "3", "2"},
 			difference{groupPath + "/minResources/cpu", "4", "2"},
 		),
+	}},
+	"unlabelled-jobs": {{
+		why: "jobs that are known by their names only are configured too, instead of what the TrainJob says of them being lost",
+		differences: []difference{
+			{path: datasetPath + "/env[CACHE]/name", muster: "CACHE"},
+			{path: datasetPath + "/env[CACHE]/value", muster: "/cache"},
+			{datasetPath + "/env[STORAGE_URI]/value", "hf://default", "hf://tatsu-lab/alpaca"},
+			{datasetPath + "/env[order]", "STORAGE_URI", "STORAGE_URI CACHE"},
+			{path: datasetPath + "/envFrom[0]/secretRef/name", muster: "hub"},
+			{path: modelPath + "/env[STORAGE_URI]/name", muster: "STORAGE_URI"},
+			{path: modelPath + "/env[STORAGE_URI]/value", muster: "hf://meta/llama"},
+			{path: modelPath + "/env[order]", muster: "STORAGE_URI"},
+			{nodePath + "/image", "registry.example.com/pytorch:2.13", "registry.example.com/train:1"},
+			{path: nodePath + "/command[0]", muster: "torchrun"},
+			{path: nodePath + "/command[1]", muster: "train.py"},
+			{path: nodePath + "/args[0]", muster: "--epochs"},
+			{path: nodePath + "/args[1]", muster: "3"},
+			{path: nodePath + "/env[NCCL_DEBUG]/name", muster: "NCCL_DEBUG"},
+			{path: nodePath + "/env[NCCL_DEBUG]/value", muster: "INFO"},
+			{path: nodePath + "/env[order]", muster: "NCCL_DEBUG"},
+		},
 	}},
 	"plain-no-policy": {{
 		why: "resourcesPerNode is merged whether or not the runtime has an mlPolicy",

@@ -38,7 +38,7 @@ func (i *Info) TrainingPods() []*PodSet {
 	for p := range i.PodSets {
 		podSet := &i.PodSets[p]
 		switch {
-		case podSet == i.Trainer(),
+		case podSet == i.Configured(v1alpha1.AncestorTrainer),
 			i.MPI() != nil && podSet.Job.Name == WorkersJob,
 			i.LauncherTrains() && podSet.Job.Name == LauncherJob:
 			training = append(training, podSet)
@@ -62,7 +62,7 @@ func (i *Info) applyTrainer(trainer *v1alpha1.Trainer) {
 			mergeResources(&node.Resources, trainer.ResourcesPerNode)
 		}
 		// The workers of MPI keep theirs: it is the SSH server.
-		if podSet == i.Trainer() {
+		if podSet == i.Configured(v1alpha1.AncestorTrainer) {
 			if trainer.Command != nil {
 				node.Command = slices.Clone(trainer.Command)
 			}

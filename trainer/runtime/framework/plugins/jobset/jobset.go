@@ -105,7 +105,7 @@ func (*JobSet) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.T
 // initialize configures the container of an initializer. The user's own STORAGE_URI, if there is one, wins
 // over storageUri.
 func initialize(info *runtime.Info, ancestor string, storageURI *string, env []corev1.EnvVar, secret *corev1.LocalObjectReference) {
-	podSet := info.ByAncestor(ancestor)
+	podSet := info.Configured(ancestor)
 	if podSet == nil {
 		return
 	}

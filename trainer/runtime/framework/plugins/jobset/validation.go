@@ -26,8 +26,8 @@ func (*JobSet) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.E
 	errs = append(errs, validateName(info, trainJob)...)
 	errs = append(errs, validateSize(info)...)
 	spec := field.NewPath("spec")
-	if trainJob.Spec.Trainer != nil && info.Trainer() == nil {
-		errs = append(errs, noPlace(spec.Child("trainer"), v1alpha1.AncestorTrainer))
+	if trainer := trainJob.Spec.Trainer; trainer != nil && info.Trainer() == nil {
+		errs = append(errs, validateUnlabelled(info, spec.Child("trainer"), trainer)...)
 	}
 	if initializer := trainJob.Spec.Initializer; initializer != nil {
 		if initializer.Dataset != nil {
@@ -75,6 +75,27 @@ func noPlace(path *field.Path, ancestor string) *field.Error {
 	return field.Forbidden(path, "the runtime has no replicated job with the label "+v1alpha1.AncestorLabel+": "+ancestor)
 }
 
+// validateUnlabelled checks what a TrainJob says of pods that no label marks as the trainer's.
+func validateUnlabelled(info *runtime.Info, path *field.Path, trainer *v1alpha1.Trainer) field.ErrorList {
+	if info.Configured(v1alpha1.AncestorTrainer) == nil {
+		return field.ErrorList{noPlace(path, v1alpha1.AncestorTrainer)}
+	}
+	var errs field.ErrorList
+	for _, needsLabel := range []struct {
+		name string
+		set  bool
+	}{
+		{"numNodes", trainer.NumNodes != nil},
+		{"numProcPerNode", trainer.NumProcPerNode != nil},
+		{"resourcesPerNode", trainer.ResourcesPerNode != nil},
+	} {
+		if needsLabel.set {
+			errs = append(errs, noPlace(path.Child(needsLabel.name), v1alpha1.AncestorTrainer))
+		}
+	}
+	return errs
+}
+
 // validateTemplate checks the replicated jobs that a TrainJob configures.
 func validateTemplate(info *runtime.Info) field.ErrorList {
 	if len(info.Template.ReplicatedJobs) == 0 {
@@ -113,7 +134,7 @@ func validateTemplate(info *runtime.Info) field.ErrorList {
 }
 
 func validateInitializer(info *runtime.Info, path *field.Path, ancestor string) field.ErrorList {
-	podSet := info.ByAncestor(ancestor)
+	podSet := info.Configured(ancestor)
 	if podSet == nil {
 		return field.ErrorList{noPlace(path, ancestor)}
 	}

@@ -37,6 +37,15 @@ func fullRuntime() []jobsetv1alpha2.ReplicatedJob {
 	}
 }
 
+// unlabelledRuntime has jobs that are known by their names only.
+func unlabelledRuntime() []jobsetv1alpha2.ReplicatedJob {
+	jobs := fullRuntime()
+	for i := range jobs {
+		jobs[i].Template.Labels = nil
+	}
+	return jobs
+}
+
 func patch(job string, pod *v1alpha1.PodSpecPatch) v1alpha1.RuntimePatch {
 	return v1alpha1.RuntimePatch{Manager: "example.com/m", TrainingRuntimeSpec: &v1alpha1.TrainingRuntimeSpecPatch{
 		Template: &v1alpha1.JobSetTemplatePatch{Spec: &v1alpha1.JobSetSpecPatch{ReplicatedJobs: []v1alpha1.ReplicatedJobPatch{{
@@ -77,8 +86,34 @@ func TestValidate(t *testing.T) {
 		"no jobs":                 {want: []string{jobsPath}},
 		"no place for anything": {
 			spec: v1alpha1.TrainJobSpec{Trainer: everything.Trainer, Initializer: everything.Initializer},
-			jobs: []jobsetv1alpha2.ReplicatedJob{replicated("node", "", "node")},
+			jobs: []jobsetv1alpha2.ReplicatedJob{replicated("server", "", "node")},
 			want: []string{"spec.trainer", "spec.initializer.dataset", "spec.initializer.model"},
+		},
+		"everything in its place, by name": {
+			spec: v1alpha1.TrainJobSpec{
+				Trainer:     &v1alpha1.Trainer{Image: ptr.To("mine"), Command: []string{"a"}, Args: []string{"b"}, Env: env},
+				Initializer: everything.Initializer,
+			},
+			jobs: unlabelledRuntime(),
+		},
+		"a job of the right name without the container": {
+			spec: v1alpha1.TrainJobSpec{Trainer: everything.Trainer, Initializer: everything.Initializer},
+			jobs: []jobsetv1alpha2.ReplicatedJob{
+				replicated("node", "", "main"), replicated("dataset-initializer", "", "main"), replicated("model-initializer", "", "main"),
+			},
+			want: []string{"spec.trainer", "spec.initializer.dataset", "spec.initializer.model"},
+		},
+		"a job of the right name that is something else": {
+			spec: v1alpha1.TrainJobSpec{Trainer: everything.Trainer},
+			jobs: []jobsetv1alpha2.ReplicatedJob{replicated("node", "launcher", "node")},
+			want: []string{"spec.trainer"},
+		},
+		"what a name is not enough for": {
+			spec: v1alpha1.TrainJobSpec{Trainer: &v1alpha1.Trainer{
+				NumNodes: ptr.To[int32](2), NumProcPerNode: ptr.To[int32](2), ResourcesPerNode: &corev1.ResourceRequirements{},
+			}},
+			jobs: unlabelledRuntime(),
+			want: []string{"spec.trainer.numNodes", "spec.trainer.numProcPerNode", "spec.trainer.resourcesPerNode"},
 		},
 		"other ancestors are nothing": {jobs: []jobsetv1alpha2.ReplicatedJob{replicated("launcher", "launcher", "main")}},
 		"wrong containers": {
