@@ -74,7 +74,9 @@ func podsToCount(t *testing.T, objects []client.Object) any {
 				keepFields(container.(map[string]any), "name", "resources", "restartPolicy")
 			}
 		}
-		podSets = append(podSets, map[string]any{"name": job.Name, "count": job.Replicas * *job.Template.Spec.Parallelism, "spec": spec})
+		// The API server makes one Job of none.
+		count := max(job.Replicas, 1) * *job.Template.Spec.Parallelism
+		podSets = append(podSets, map[string]any{"name": job.Name, "count": count, "spec": spec})
 	}
 	return podSets
 }
@@ -104,14 +106,21 @@ var kueueDifferences = map[string][]intent{
 			{path: kueueNode + "/requests/memory", muster: "64Gi"},
 		},
 	}},
+	"mpi-one-node":   {kueueCountsAWorker},
+	"mpi-no-trainer": {kueueCountsAWorker},
 	"mpi-runtime-nodes": {{
 		why:         "the runtime's number of nodes counts nodes, as the TrainJob's does: mpirun runs on one launcher",
-		differences: []difference{{"podSets[launcher]/count", "4", "1"}},
+		differences: []difference{{"podSets[launcher]/count", "4", "1"}, {"podSets[node]/count", "1", "3"}},
 	}},
 }
 
 // kueueNode is the resources of the training container.
 const kueueNode = "podSets[node]/spec/containers[node]/resources"
+
+var kueueCountsAWorker = intent{
+	why:         "a launcher that is the only node has no workers (#3954)",
+	differences: []difference{{"podSets[node]/count", "1", "0"}},
+}
 
 func kueueReplacesResources(differences ...difference) intent {
 	return intent{

@@ -105,17 +105,29 @@ func view(ctx context.Context, input []byte) ([]byte, error) {
 	return yaml.Marshal(seen)
 }
 
-// runtimeOf decodes a runtime of either kind.
+// runtimeOf decodes a runtime of either kind, and gives it the number of Jobs that the API server gives it.
 func runtimeOf(document []byte) (client.Object, error) {
 	var kind metav1.TypeMeta
 	if err := yaml.Unmarshal(document, &kind); err != nil {
 		return nil, err
 	}
-	var runtime client.Object = &trainer.TrainingRuntime{}
+	var runtime client.Object
+	var spec *trainer.TrainingRuntimeSpec
 	if kind.Kind == trainer.ClusterTrainingRuntimeKind {
-		runtime = &trainer.ClusterTrainingRuntime{}
+		cluster := &trainer.ClusterTrainingRuntime{}
+		runtime, spec = cluster, &cluster.Spec
+	} else {
+		namespaced := &trainer.TrainingRuntime{}
+		runtime, spec = namespaced, &namespaced.Spec
 	}
-	return runtime, yaml.Unmarshal(document, runtime)
+	if err := yaml.Unmarshal(document, runtime); err != nil {
+		return nil, err
+	}
+	jobs := spec.Template.Spec.ReplicatedJobs
+	for i := range jobs {
+		jobs[i].Replicas = max(jobs[i].Replicas, 1)
+	}
+	return runtime, nil
 }
 
 var (
