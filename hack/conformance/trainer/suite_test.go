@@ -53,16 +53,19 @@ func TestTable(t *testing.T) {
 	var table strings.Builder
 	printTable(&table, "webhooks", []result{
 		{text: "passes", specs: 1}, {text: "passes twice", specs: 2}, {text: "fails", specs: 1, failure: "why"},
-		{text: "differs", specs: 1, failure: "why"}, {text: "never ran", notRun: 1},
-	}, []difference{{Spec: "differs", Fixes: "kubeflow/trainer#1"}})
+		{text: "differs", specs: 1, failure: "why"}, {text: "fails otherwise", specs: 1, failure: "timed out"}, {text: "never ran", notRun: 1},
+	}, []difference{
+		{Spec: "differs", Fixes: "kubeflow/trainer#1", Fails: "why"}, {Spec: "fails otherwise", Fixes: "kubeflow/trainer#2", Fails: "why"},
+	})
 	const want = `
 Kubeflow Trainer's suite "webhooks" against Muster
   pass     passes
   pass     passes twice (2 specs)
   FAIL     fails
   differs  differs, fixes kubeflow/trainer#1
+  FAIL     fails otherwise
   not run  never ran
-3 of 6 specs pass, 1 differ as intended
+3 of 7 specs pass, 1 differ as intended
 `
 	if table.String() != want {
 		t.Errorf("table:%s", table.String())
