@@ -49,6 +49,8 @@ type classKey struct {
 	Priority int32
 	// Labels are those that pods on the nodes ask about to keep others away.
 	Labels map[string]string `json:",omitempty"`
+	// Apart says which pods on the nodes the member keeps away from.
+	Apart []corev1.PodAffinityTerm `json:",omitempty"`
 }
 
 // NewDemand describes the pods, given in rank order, of which at least min must be placed, beside
@@ -78,7 +80,7 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		d.exact = d.exact || beyond[i] || needsExact(pod) || c.asked.backed(info)
 		requests := append(c.Requests(info), takes[i]...)
 		requirements := requirementsOf(pod)
-		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled)})
+		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled), antiAffinity(pod)})
 		if err != nil {
 			return nil, fmt.Errorf("pod %s: %w", klog.KObj(pod), err)
 		}
@@ -94,6 +96,14 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 		d.Members[i] = planner.Member{Class: class}
 	}
 	return d, nil
+}
+
+// antiAffinity returns the terms by which a pod keeps away from others.
+func antiAffinity(pod *corev1.Pod) []corev1.PodAffinityTerm {
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		return a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
 }
 
 // repelledLabels are the keys of the labels by which pods on the nodes keep others away from
