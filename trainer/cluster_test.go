@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +55,8 @@ type cluster struct {
 	fail func(write string) error
 	// stale, if set, is what reads of the TrainJob return, as from a cache that lags behind.
 	stale *v1alpha1.TrainJob
+	// unseen, if set, is an object that reads do not find, as in such a cache.
+	unseen client.Object
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -93,6 +97,9 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 				if job, ok := object.(*v1alpha1.TrainJob); ok && c.stale != nil {
 					c.stale.DeepCopyInto(job)
 					return nil
+				}
+				if c.unseen != nil && reflect.TypeOf(object) == reflect.TypeOf(c.unseen) && key == client.ObjectKeyFromObject(c.unseen) {
+					return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 				}
 				return w.Get(ctx, key, object, opts...)
 			},

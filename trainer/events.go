@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/snapshot"
 )
 
@@ -19,17 +20,21 @@ const (
 	reasonCreated    = "TrainJobResourcesCreated"
 	reasonRunning    = "Running"
 	reasonDeprecated = "TrainingRuntimeDeprecated"
+	reasonIdle       = "AcceleratorsIdle"
 	actionReconcile  = "Reconciling"
 )
 
 // maxNoteBytes is below the 1024 bytes above which the API server refuses an event's note.
 const maxNoteBytes = 1000
 
-// recordCreation makes the event of the children's creation.
-func (r *reconciler) recordCreation(trainJob *v1alpha1.TrainJob, source *snapshot.Runtime) {
+// recordCreation makes the event of the children's creation, and of what is doubtful about them.
+func (r *reconciler) recordCreation(trainJob *v1alpha1.TrainJob, source *snapshot.Runtime, info *runtime.Info) {
 	r.record(trainJob, corev1.EventTypeNormal, reasonCreated, fmt.Sprintf("Made the JobSet from %s %s", source.Kind, source.Name))
 	if warning := v1alpha1.DeprecationWarning(source.Kind, source.Name, source.Labels); warning != "" {
 		r.record(trainJob, corev1.EventTypeWarning, reasonDeprecated, warning)
+	}
+	for _, warning := range info.Warnings(trainJob) {
+		r.record(trainJob, corev1.EventTypeWarning, reasonIdle, warning)
 	}
 }
 

@@ -44,6 +44,12 @@ func TestEventWarnsOfADeprecatedRuntime(t *testing.T) {
 	c.wantEvents("Normal TrainJobResourcesCreated", `Warning TrainingRuntimeDeprecated ClusterTrainingRuntime "torch-distributed-gang" is deprecated`)
 }
 
+func TestEventWarnsOfIdleAccelerators(t *testing.T) {
+	c := newCluster(t, trainJob(func(j *v1alpha1.TrainJob) { j.Spec.Trainer.NumProcPerNode = ptr.To[int32](1) }), gangRuntime(t))
+	c.settle()
+	c.wantEvents("Normal TrainJobResourcesCreated", "Warning AcceleratorsIdle spec.trainer.numProcPerNode: there will be one process on each node, which has 8 nvidia.com/gpu")
+}
+
 func TestRunning(t *testing.T) {
 	status := func(ready, active, succeeded int32) v1alpha1.JobStatus {
 		return v1alpha1.JobStatus{Ready: &ready, Active: &active, Succeeded: &succeeded}

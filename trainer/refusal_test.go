@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
@@ -118,6 +120,32 @@ func TestReconcileNeverTakesOthersObjects(t *testing.T) {
 			}
 			if event := c.nextEvent(); !strings.Contains(event, "does not belong") {
 				t.Errorf("event = %q", event)
+			}
+		})
+	}
+}
+
+// A cache that lags behind does not show an object that is there. What the API server says counts.
+func TestReconcileNeverTakesOthersObjectsUnseen(t *testing.T) {
+	for name, theirs := range map[string]client.Object{
+		"JobSet":   &jobsetv1alpha2.JobSet{Spec: jobsetv1alpha2.JobSetSpec{Suspend: ptr.To(true), ReplicatedJobs: []jobsetv1alpha2.ReplicatedJob{{Name: "theirs", Replicas: 7}}}},
+		"PodGroup": &podgroup.PodGroup{Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs.SetNamespace("research")
+			theirs.SetName("llm")
+			c := newCluster(t, trainJob(), gangRuntime(t))
+			if err := c.Create(context.Background(), theirs, client.FieldOwner("somebody")); err != nil {
+				t.Fatal(err)
+			}
+			want := theirs.GetResourceVersion()
+			c.unseen = theirs
+			if _, err := c.reconcile(); !apierrors.IsConflict(err) {
+				t.Errorf("error = %v, want a conflict", err)
+			}
+			c.unseen = nil
+			if !c.get(theirs) || theirs.GetResourceVersion() != want || len(theirs.GetOwnerReferences()) != 0 {
+				t.Errorf("the object was taken: %v", theirs.GetOwnerReferences())
 			}
 		})
 	}

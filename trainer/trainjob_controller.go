@@ -128,7 +128,7 @@ func (r *reconciler) syncChildren(ctx context.Context, trainJob *v1alpha1.TrainJ
 			"spec.runtimeRef: what %s %s makes of the TrainJob is refused: %v", source.Kind, source.Name, err))
 		return nil
 	case err == nil && first:
-		r.recordCreation(trainJob, source)
+		r.recordCreation(trainJob, source, info)
 	}
 	return err
 }

@@ -103,10 +103,11 @@ func (v *trainJobValidator) check(ctx context.Context, trainJob *v1alpha1.TrainJ
 		return nil, apierrors.NewInternalError(err)
 	}
 	deprecated := warnings(v1alpha1.DeprecationWarning(runtime.Kind, runtime.Name, runtime.Labels))
-	if _, refusal := v.framework.Check(trainJob, runtime.Spec); refusal != nil {
+	info, refusal := v.framework.Check(trainJob, runtime.Spec)
+	if refusal != nil {
 		return deprecated, errors.New(refusal.Message())
 	}
-	return deprecated, nil
+	return append(deprecated, info.Warnings(trainJob)...), nil
 }
 
 // mayPatch tells whether patches may change now: only if the TrainJob is suspended before or after, and

@@ -12,6 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -140,6 +141,15 @@ func TestValidateCreate(t *testing.T) {
 		"a deprecated runtime": {
 			job:      trainJob(func(j *v1alpha1.TrainJob) { j.Spec.RuntimeRef.Name = "old" }),
 			warnings: admission.Warnings{`ClusterTrainingRuntime "old" is deprecated and will be removed: it has the label trainer.kubeflow.org/support=deprecated`},
+		},
+		"one process beside many accelerators": {
+			job: trainJob(func(j *v1alpha1.TrainJob) {
+				j.Spec.Trainer = &v1alpha1.Trainer{NumProcPerNode: ptr.To[int32](1), ResourcesPerNode: &corev1.ResourceRequirements{
+					Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+				}}
+			}),
+			warnings: admission.Warnings{"spec.trainer.numProcPerNode: there will be one process on each node, which has 8 nvidia.com/gpu; " +
+				"leave the field out to have one process for each"},
 		},
 		"a runtime that is wrong": {
 			job:  trainJob(func(j *v1alpha1.TrainJob) { j.Spec.RuntimeRef.Name = "broken" }),

@@ -42,7 +42,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	switch {
 	case live == nil:
 		logger.V(2).Info("Creating the JobSet")
-		return apply.Apply(ctx, j.client, wanted)
+		return apply.Create(ctx, j.client, wanted)
 	case !metav1.IsControlledBy(live, trainJob):
 		return fmt.Errorf("JobSet %s exists and does not belong to this TrainJob", klog.KObj(live))
 	case live.DeletionTimestamp != nil:
