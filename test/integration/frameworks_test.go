@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -193,13 +192,9 @@ func TestMPIKeysAndHostfile(t *testing.T) {
 		}
 	}
 
-	suspend := func(suspend bool) {
-		patch := fmt.Sprintf(`{"spec":{"suspend":%v}}`, suspend)
-		s.must(kube.Patch(s.ctx, job, client.RawPatch(types.MergePatchType, []byte(patch))))
-	}
-	suspend(true)
+	s.suspend(job, true)
 	s.awaitTrainPods("sim", 0, false)
-	suspend(false)
+	s.suspend(job, false)
 	s.awaitTrainPods("sim", 3, true)
 	if again := s.sshAuth("sim"); again.UID != first.UID || again.ResourceVersion != first.ResourceVersion {
 		t.Error("the keys changed under the job")

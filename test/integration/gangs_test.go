@@ -201,9 +201,7 @@ func TestVolcanoGroups(t *testing.T) {
 		t.Errorf("group = %s, want %s", got, want)
 	}
 	before := group.GetResourceVersion()
-	s.must(kube.Get(s.ctx, s.key("llm"), job))
-	job.Spec.Suspend = ptr.To(false)
-	s.must(kube.Update(s.ctx, job))
+	s.suspend(job, false)
 	s.awaitTrainPods("llm", 4, false)
 	for _, pod := range s.trainPods("llm") {
 		if pod.Annotations["scheduling.k8s.io/group-name"] != "llm" || pod.Spec.SchedulerName != "volcano" {

@@ -145,20 +145,16 @@ func TestTrainJobSuspendedAndResumed(t *testing.T) {
 	s.must(kube.Create(s.ctx, job))
 	s.awaitTrainJob("llm", trainer.TrainJobSuspended)
 
-	suspend := func(suspend bool) {
-		patch := fmt.Sprintf(`{"spec":{"suspend":%v}}`, suspend)
-		s.must(kube.Patch(s.ctx, s.trainJob("llm", "", 0, 0), client.RawPatch(types.MergePatchType, []byte(patch))))
-	}
-	suspend(false)
+	s.suspend(job, false)
 	s.awaitTrainPods("llm", 2, true)
-	suspend(true)
+	s.suspend(job, true)
 	s.awaitTrainPods("llm", 0, false)
 	s.awaitTrainJob("llm", trainer.TrainJobSuspended)
 	// What it held is free while it is suspended.
 	s.create(s.singles(2, 8)...)
 	s.awaitBound("", 2)
 	s.remove("single-0", "single-1")
-	suspend(false)
+	s.suspend(job, false)
 	s.awaitTrainPods("llm", 2, true)
 }
 
