@@ -74,7 +74,6 @@ func AddToScheme(scheme *apiruntime.Scheme) error {
 		v1alpha1.AddToScheme(scheme),
 		podgroup.AddToScheme(scheme),
 		jobsetv1alpha2.AddToScheme(scheme),
-		corev1.AddToScheme(scheme),
 		nodev1.AddToScheme(scheme),
 		schedulingv1.AddToScheme(scheme),
 		schedulingv1beta1.AddToScheme(scheme),
