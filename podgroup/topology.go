@@ -93,7 +93,16 @@ func (e *TopologyError) Error() string {
 	return fmt.Sprintf("annotation %s of %s: %s", e.Annotation, e.Of, e.Problem)
 }
 
+// shownLength is how much of an annotation's value an error shows, in bytes: it is told on every member, and
+// an annotation can be longer than a condition may be.
+const shownLength = 256
+
 func wrong(annotation, format string, args ...any) *TopologyError {
+	for i, arg := range args {
+		if value, ok := arg.(string); ok && len(value) > shownLength {
+			args[i] = strings.ToValidUTF8(value[:shownLength], "") + "..."
+		}
+	}
 	return &TopologyError{Annotation: annotation, Problem: fmt.Sprintf(format, args...)}
 }
 

@@ -2,8 +2,10 @@ package podgroup
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 )
@@ -136,6 +138,17 @@ func TestSameTopology(t *testing.T) {
 	} {
 		if SameTopology(test.a, test.b) != test.want || SameTopology(test.b, test.a) != test.want {
 			t.Errorf("%v and %v: want %v", test.a, test.b, test.want)
+		}
+	}
+}
+
+// An annotation may be longer than a condition, or than what every member should be told.
+func TestTopologyErrorsAreShort(t *testing.T) {
+	for _, annotation := range topologyAnnotations {
+		long := strings.Repeat("\u00e9", 100_000)
+		_, err := ParseTopology(map[string]string{annotation: long})
+		if err == nil || len(err.Error()) > 4096 || !utf8.ValidString(err.Error()) {
+			t.Errorf("%s: an error of %d bytes", annotation, len(fmt.Sprint(err)))
 		}
 	}
 }

@@ -111,6 +111,14 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	if why := disagreement(group, c, need); why != "" {
 		return refuse(ReasonMembersDisagree, &refusal{message: why})
 	}
+	if pl.gangs.freeing(key, 0) {
+		r := &refusal{message: "devices are being taken back from resource claims of the gang", learned: true}
+		pl.turnAway(ctx, key, pod.UID, c, r)
+		if !pl.gangs.freeing(key, 0) { // just now, before it was known who tries again
+			pl.activateRepresentative(klog.FromContext(ctx), key)
+		}
+		return "", r.message, nil
+	}
 	pl.cluster.Sync(nodes)
 	d, err := pl.demand(ctx, group, c, c.waiting, min(need, len(c.waiting)))
 	switch {
@@ -129,7 +137,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		}
 		if err == nil && plan == nil {
 			if c.present == 0 {
-				pl.free(ctx, key, c.waiting)
+				pl.free(klog.FromContext(ctx), key, c.waiting)
 			}
 			return refuse(ReasonUnschedulable, verdict)
 		}
@@ -138,6 +146,9 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	case err != nil:
 		return "", "", err
 	case len(d.Allocations) > 0:
+		if why := tooManyUsers(d.Allocations); why != "" {
+			return refuse(ReasonMembersDisagree, &refusal{message: why, learned: true})
+		}
 		if why, err = pl.allocate(ctx, key, d.Allocations); err == nil {
 			pl.turnAway(ctx, key, pod.UID, c, &refusal{message: why, learned: true})
 		}
@@ -302,6 +313,9 @@ func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, 
 		r.members[p.UID] = versionOf(p)
 	}
 	early := pl.gangs.refuse(key, r)
+	if pl.members.Generation(key) == 0 {
+		pl.gangs.forget(key) // its last pod went meanwhile
+	}
 	logger := klog.FromContext(ctx)
 	pl.activatePods(logger, early...) // they say the same on their pods
 	if !r.invalid && pl.gangs.releasesSoFar() != c.releases {

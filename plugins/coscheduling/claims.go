@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/podgroup"
 )
 
 // claimTimeout bounds the requests that allocate or free one claim.
@@ -68,6 +69,16 @@ func (pl *Coscheduling) allocate(ctx context.Context, key types.NamespacedName, 
 	return "devices are being allocated to resource claims that members share: " + strings.Join(names, ", "), nil
 }
 
+// tooManyUsers says which claim more members share than can use one, or returns "".
+func tooManyUsers(allocations []gangplan.Allocation) string {
+	for _, a := range allocations {
+		if n := len(a.Users); n > resourcev1.ResourceClaimReservedForMaxSize {
+			return fmt.Sprintf("resource claim %q is shared by %d members, and at most %d pods can use one", a.Claim.Name, n, resourcev1.ResourceClaimReservedForMaxSize)
+		}
+	}
+	return ""
+}
+
 // writeAllocation stores an allocation, with the members that share it as users, if the claim is still
 // as it was when it was planned.
 func (pl *Coscheduling) writeAllocation(ctx context.Context, a gangplan.Allocation) (*resourcev1.ResourceClaim, error) {
@@ -81,7 +92,7 @@ func (pl *Coscheduling) writeAllocation(ctx context.Context, a gangplan.Allocati
 		}
 	}
 	claim.Status.Allocation = a.Result
-	for _, pod := range a.Users[:min(len(a.Users), resourcev1.ResourceClaimReservedForMaxSize)] {
+	for _, pod := range a.Users {
 		claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{
 			Resource: "pods", Name: pod.Name, UID: pod.UID,
 		})
@@ -89,9 +100,38 @@ func (pl *Coscheduling) writeAllocation(ctx context.Context, a gangplan.Allocati
 	return claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{FieldManager: fieldManager})
 }
 
-// free takes the devices back from claims of a refused gang that nobody else uses, so that a gang that
-// does not start holds none. DynamicResources would do so for single pods, in its PostFilter.
-func (pl *Coscheduling) free(ctx context.Context, key types.NamespacedName, waiting []*corev1.Pod) {
+// sweepLater takes devices back, after a while, that a gang holds that cannot be planned: it lost members or
+// its PodGroup after its claims were allocated, maybe under a scheduler that died then.
+func (pl *Coscheduling) sweepLater(logger klog.Logger, key types.NamespacedName) {
+	if pl.handle.SharedDRAManager() == nil || !pl.gangs.sweep(key) {
+		return
+	}
+	pl.clock.AfterFunc(firstRetry, func() {
+		pl.gangs.swept(key)
+		if pl.members.Generation(key) == 0 {
+			pl.gangs.forget(key)
+			return
+		}
+		counts := pl.members.Get(key)
+		if pl.incomplete(key) == "" || counts.Bound+counts.Finished > 0 || len(pl.gangs.placedNodes(key)) > 0 {
+			return
+		}
+		waiting := slices.DeleteFunc(pl.waitingPods(key, func(m *podgroup.Member) bool { return m.SchedulerName == pl.handle.ProfileName() }),
+			func(pod *corev1.Pod) bool { return len(pod.Spec.ResourceClaims) == 0 })
+		switch {
+		case len(waiting) == 0:
+		case !pl.leads.Load():
+			pl.sweepLater(logger, key) // the scheduler that leads does so, until this one does
+		default:
+			pl.free(logger, key, waiting)
+		}
+	})
+}
+
+// free takes the devices back from claims of a gang without a place that nobody else uses, so that a gang
+// that does not start holds none. DynamicResources would do so for single pods, in its PostFilter. The gang
+// is not planned until that is done.
+func (pl *Coscheduling) free(logger klog.Logger, key types.NamespacedName, waiting []*corev1.Pod) {
 	manager := pl.handle.SharedDRAManager()
 	if manager == nil {
 		return
@@ -124,16 +164,27 @@ func (pl *Coscheduling) free(ctx context.Context, key types.NamespacedName, wait
 	if len(idle) == 0 {
 		return
 	}
-	logger := klog.FromContext(ctx)
+	pl.gangs.freeing(key, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 		defer cancel()
+		failed := false
 		for _, claim := range idle {
 			freed := claim.DeepCopy()
 			freed.Status.Allocation, freed.Status.ReservedFor, freed.Status.Devices = nil, nil, nil
-			if _, err := pl.handle.ClientSet().ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{FieldManager: fieldManager}); err != nil {
-				logger.Error(err, "Freeing a resource claim of a refused gang", "podGroup", key, "resourceClaim", klog.KObj(claim))
+			freed, err := pl.handle.ClientSet().ResourceV1().ResourceClaims(claim.Namespace).UpdateStatus(ctx, freed, metav1.UpdateOptions{FieldManager: fieldManager})
+			if err == nil {
+				err = manager.ResourceClaims().AssumeClaimAfterAPICall(freed)
+			}
+			if err != nil {
+				failed = true
+				logger.Error(err, "Freeing a resource claim of a gang without a place", "podGroup", key, "resourceClaim", klog.KObj(claim))
 			}
 		}
+		pl.gangs.freeing(key, -1)
+		if failed && pl.incomplete(key) != "" {
+			pl.sweepLater(logger, key)
+		}
+		pl.activateRepresentative(logger, key)
 	}()
 }

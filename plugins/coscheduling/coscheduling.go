@@ -41,6 +41,8 @@ type Coscheduling struct {
 	// queueing is set once a member came to the scheduler's queue. The framework has no activator
 	// before that, and there is nothing to activate.
 	queueing atomic.Bool
+	// leads is set once a pod was scheduled: a scheduler that waits for its lease has the same queue.
+	leads atomic.Bool
 }
 
 var (
@@ -107,6 +109,7 @@ func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 // PreFilter gives a member the node that its gang's plan has for it, and plans the gang first if
 // that is still to be done.
 func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	pl.leads.Store(true)
 	key, ok := podgroup.Key(pod)
 	if !ok || gangplan.IsTrial(state) {
 		return nil, fwk.NewStatus(fwk.Skip)

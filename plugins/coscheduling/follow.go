@@ -116,8 +116,11 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 	if err != nil {
 		return nil, "", err
 	}
-	if explanation != nil {
+	switch {
+	case explanation != nil:
 		return nil, explanation.String(), nil
+	case len(d.Allocations) > 0:
+		return nil, fmt.Sprintf("resource claim %q has lost its devices", d.Allocations[0].Claim.Name), nil
 	}
 	for i, node := range plan.Nodes {
 		seats = append(seats, pl.newSeat(d, i, node))
@@ -233,17 +236,22 @@ func (pl *Coscheduling) activateMembers(logger klog.Logger, key types.Namespaced
 }
 
 func (pl *Coscheduling) activate(logger klog.Logger, key types.NamespacedName, which func(*podgroup.Member) bool) {
+	pl.activatePods(logger, pl.waitingPods(key, func(m *podgroup.Member) bool { return !m.Gated && which(m) })...)
+}
+
+// waitingPods returns some of the gang's waiting members, as far as the scheduler's own informer shows them.
+func (pl *Coscheduling) waitingPods(key types.NamespacedName, which func(*podgroup.Member) bool) []*corev1.Pod {
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
 	var pods []*corev1.Pod
 	for _, m := range pl.members.Members(key) {
-		if m.State != podgroup.Waiting || m.Gated || !which(&m) {
+		if m.State != podgroup.Waiting || !which(&m) {
 			continue
 		}
 		if pod, err := lister.Get(m.Name); err == nil && pod.UID == m.UID {
 			pods = append(pods, pod)
 		}
 	}
-	pl.activatePods(logger, pods...)
+	return pods
 }
 
 // activatePods moves pods from wherever they wait in the scheduler's queue to the line of those

@@ -41,6 +41,10 @@ type gang struct {
 	early []*corev1.Pod
 	// complete is whether the gang could be planned when its members or PodGroup last changed.
 	complete bool
+	// sweeping is set while somebody is about to look for devices that the gang holds in vain, and freeing
+	// counts those who take some back.
+	sweeping bool
+	freeing  int
 }
 
 // refusal is a verdict on a whole gang. Only its representative is tried again; the other members
@@ -306,6 +310,41 @@ func (g *gangs) becameComplete(key types.NamespacedName, complete func() bool) b
 	was := x.complete
 	x.complete = is
 	return is && !was
+}
+
+// sweep reports whether the caller is the one to look for devices that the gang holds in vain.
+func (g *gangs) sweep(key types.NamespacedName) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := g.get(key)
+	was := x.sweeping
+	x.sweeping = true
+	return !was
+}
+
+// swept ends what sweep began.
+func (g *gangs) swept(key types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.byKey[key]; ok {
+		x.sweeping = false
+	}
+}
+
+// freeing notes that devices are being taken back from the gang (1), no more (-1), or nothing new (0). It
+// reports whether some are.
+func (g *gangs) freeing(key types.NamespacedName, change int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		if change <= 0 {
+			return false
+		}
+		x = g.get(key)
+	}
+	x.freeing = max(x.freeing+change, 0)
+	return x.freeing > 0
 }
 
 // rested ends the rest of a gang that was let go for the given number of times in a row. It returns

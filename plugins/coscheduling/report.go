@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -42,8 +43,10 @@ const (
 	fieldManager = "muster-scheduler"
 	// eventInterval is how long the same kind of refusal of a gang stays without another event.
 	eventInterval = 5 * time.Minute
-	// noteLimit is the longest note that an event may carry.
-	noteLimit = 1024
+	// noteLimit is the longest note that an event may carry, and messageLimit the longest message of a
+	// condition.
+	noteLimit    = 1024
+	messageLimit = 32768
 )
 
 // reporter writes what the scheduler decided about gangs to their PodGroups, away from the
@@ -93,7 +96,7 @@ func newReporter(cfg *rest.Config, recorder events.EventRecorderLogger, group fu
 
 // refused says on the PodGroup why its gang has no place.
 func (r *reporter) refused(key types.NamespacedName, reason, message string) {
-	r.want(key, report{metav1.ConditionTrue, reason, message})
+	r.want(key, report{metav1.ConditionTrue, reason, shortened(message, messageLimit)})
 }
 
 // admitted says on the PodGroup that its gang has its place.
@@ -147,7 +150,11 @@ func (r *reporter) write(ctx context.Context, key types.NamespacedName) error {
 	w, ok := r.wanted[key]
 	r.mu.Unlock()
 	group := r.group(key)
-	if !ok || group == nil {
+	if group == nil {
+		r.forget(key)
+		return nil
+	}
+	if !ok {
 		return nil
 	}
 	last := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionUnschedulable)
@@ -189,6 +196,14 @@ func (r *reporter) apply(ctx context.Context, group *v1alpha1.PodGroup, conditio
 	return err
 }
 
+// shortened returns a text of at most so many bytes.
+func shortened(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-4], "") + " ..."
+}
+
 // tell emits an event when a gang is refused for a new kind of reason, and at most now and then
 // while the reason stays.
 func (r *reporter) tell(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, w report) {
@@ -207,9 +222,7 @@ func (r *reporter) tell(ctx context.Context, key types.NamespacedName, group *v1
 	if w.status == metav1.ConditionFalse {
 		kind = corev1.EventTypeNormal
 	}
-	if len(note) > noteLimit {
-		note = note[:noteLimit-4] + " ..."
-	}
+	note = shortened(note, noteLimit)
 	subject := group.DeepCopy()
 	subject.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
 	r.recorder.WithLogger(klog.FromContext(ctx)).Eventf(subject, nil, kind, w.reason, "Scheduling", "%s", note)

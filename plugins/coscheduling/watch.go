@@ -203,6 +203,8 @@ func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGrou
 func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
 	if pl.gangs.becameComplete(key, func() bool { return pl.incomplete(key) == "" }) {
 		pl.activateMembers(logger, key)
+	} else if pl.incomplete(key) != "" {
+		pl.sweepLater(logger, key)
 	}
 }
 

@@ -2,6 +2,7 @@ package gangplan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -206,15 +207,16 @@ func (t *trial) undo(mark int) error {
 		return nil
 	}
 	logger := klog.FromContext(t.ctx)
+	var errs []error // one that cannot be taken back must not leave the others there
 	for _, p := range slices.Backward(t.placed[mark:]) {
 		t.unreserve(p.held)
 		t.cluster.Return(p.node, t.demand.Classes[t.demand.Members[p.member].Class].Requests)
 		if err := t.snapshot.ForgetPod(logger, p.info.Pod); err != nil {
-			return fmt.Errorf("taking back pod %s: %w", klog.KObj(p.info.Pod), err)
+			errs = append(errs, fmt.Errorf("taking back pod %s: %w", klog.KObj(p.info.Pod), err))
 		}
 	}
 	t.placed = t.placed[:mark]
 	t.alone = nil
 	clear(t.states)
-	return nil
+	return errors.Join(errs...)
 }
