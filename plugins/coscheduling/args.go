@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 )
@@ -40,18 +39,12 @@ type Args struct {
 	gangplan.LevelArgs `json:",inline"`
 }
 
-// decodeArgs reads the plugin's arguments as the scheduler passes them, sets defaults and
-// validates. An unknown field or a bad value is an error that names it.
+// decodeArgs reads the plugin's arguments, sets defaults and validates. A bad value is an error that
+// names its field.
 func decodeArgs(obj runtime.Object) (*Args, error) {
 	args := &Args{}
-	switch raw := obj.(type) {
-	case nil:
-	case *runtime.Unknown:
-		if err := yaml.UnmarshalStrict(raw.Raw, args); err != nil {
-			return nil, fmt.Errorf("decoding the arguments of plugin %s: %w", Name, err)
-		}
-	default:
-		return nil, fmt.Errorf("arguments of plugin %s: want raw arguments, got %T", Name, obj)
+	if err := gangplan.DecodeArgs(Name, obj, args); err != nil {
+		return nil, err
 	}
 	if args.PermitWaitingTimeSeconds == nil {
 		args.PermitWaitingTimeSeconds = ptr.To[int64](60)

@@ -111,7 +111,7 @@ func TestPlanOverRealFilters(t *testing.T) {
 			want: []string{"n1", "n1"},
 		},
 		"members of which only one keeps away from other pods": {
-			pods: []*corev1.Pod{st.MakePod().Namespace("ns").Name("hermit").UID("hermit").Node("n0").Label("noisy", "").Obj()},
+			pods:  []*corev1.Pod{st.MakePod().Namespace("ns").Name("hermit").UID("hermit").Node("n0").Label("noisy", "").Obj()},
 			nodes: stage.Nodes(2, 8), min: 2, members: []*corev1.Pod{stage.Pod(0, 1).Obj(),
 				stage.Pod(1, 1).PodAntiAffinityExists("noisy", "kubernetes.io/hostname", st.PodAntiAffinityWithRequiredReq).Obj()},
 			want: []string{"n1", "n1"},

@@ -134,9 +134,7 @@ func TestBoundsWeighSlices(t *testing.T) {
 	rack, _ := c.Level("rack")
 	d := gang(c, 4, 2, 1, 1)
 	d.Sets = []Set{{SliceSize: 2, SliceLevel: rack}, {}}
-	for i, m := range []Member{{0, 0, 0}, {1, 0, 1}, {2, 0, 1}, {2, 1, 0}} {
-		d.Members[i] = m
-	}
+	copy(d.Members, []Member{{0, 0, 0}, {1, 0, 1}, {2, 0, 1}, {2, 1, 0}})
 	d.Placed = []PlacedMember{{Node: 0, Slice: 0}}
 	bounded(c, d)
 	if len(c.work.bounds) == 0 {
