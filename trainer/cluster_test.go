@@ -82,7 +82,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	for _, gvk := range []schema.GroupVersionKind{volcano.GroupVersion.WithKind("PodGroup"), schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")} {
 		served.Add(gvk, meta.RESTScopeNamespace)
 	}
-	c.Client = fake.NewClientBuilder().
+	live := fake.NewClientBuilder().
 		WithScheme(scheme).
 		WithRESTMapper(served).
 		WithObjects(objects...).
@@ -92,57 +92,57 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithIndex(&volcano.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
 		WithIndex(&schedulingv1beta1.PodGroup{}, gang.OwnerIndex, gang.IndexOwner).
 		WithReturnManagedFields().
-		WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-				if job, ok := object.(*v1alpha1.TrainJob); ok && c.stale != nil {
-					c.stale.DeepCopyInto(job)
-					return nil
-				}
-				if c.unseen != nil && reflect.TypeOf(object) == reflect.TypeOf(c.unseen) && key == client.ObjectKeyFromObject(c.unseen) {
-					return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
-				}
-				return w.Get(ctx, key, object, opts...)
-			},
-			Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
-				if err := write("create", object); err != nil {
-					return err
-				}
-				return w.Create(ctx, object, opts...)
-			},
-			Apply: func(ctx context.Context, w client.WithWatch, object apiruntime.ApplyConfiguration, opts ...client.ApplyOption) error {
-				if err := write("apply", object); err != nil {
-					return err
-				}
-				return w.Apply(ctx, object, opts...)
-			},
-			Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if err := write("patch", object); err != nil {
-					return err
-				}
-				return w.Patch(ctx, object, patch, opts...)
-			},
-			Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
-				if err := write("delete", object); err != nil {
-					return err
-				}
-				if _, ok := object.(*jobsetv1alpha2.JobSet); ok {
-					c.propagation = ptr.Deref((&client.DeleteOptions{}).ApplyOptions(opts).PropagationPolicy, "")
-				}
-				return w.Delete(ctx, object, opts...)
-			},
-			SubResourcePatch: func(ctx context.Context, w client.Client, subresource string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				if err := write("patch "+subresource, object); err != nil {
-					return err
-				}
-				return w.SubResource(subresource).Patch(ctx, object, patch, opts...)
-			},
-		}).
 		Build()
+	c.Client = interceptor.NewClient(live, interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if job, ok := object.(*v1alpha1.TrainJob); ok && c.stale != nil {
+				c.stale.DeepCopyInto(job)
+				return nil
+			}
+			if c.unseen != nil && reflect.TypeOf(object) == reflect.TypeOf(c.unseen) && key == client.ObjectKeyFromObject(c.unseen) {
+				return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+			}
+			return w.Get(ctx, key, object, opts...)
+		},
+		Create: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.CreateOption) error {
+			if err := write("create", object); err != nil {
+				return err
+			}
+			return w.Create(ctx, object, opts...)
+		},
+		Apply: func(ctx context.Context, w client.WithWatch, object apiruntime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if err := write("apply", object); err != nil {
+				return err
+			}
+			return w.Apply(ctx, object, opts...)
+		},
+		Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := write("patch", object); err != nil {
+				return err
+			}
+			return w.Patch(ctx, object, patch, opts...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, object client.Object, opts ...client.DeleteOption) error {
+			if err := write("delete", object); err != nil {
+				return err
+			}
+			if _, ok := object.(*jobsetv1alpha2.JobSet); ok {
+				c.propagation = ptr.Deref((&client.DeleteOptions{}).ApplyOptions(opts).PropagationPolicy, "")
+			}
+			return w.Delete(ctx, object, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, w client.Client, subresource string, object client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			if err := write("patch "+subresource, object); err != nil {
+				return err
+			}
+			return w.SubResource(subresource).Patch(ctx, object, patch, opts...)
+		},
+	})
 	recorder := events.NewFakeRecorder(100)
 	c.events = recorder.Events
 	c.reconciler = &reconciler{
 		client:    c.Client,
-		framework: framework.New(plugins.All(c.Client, c.Client, "muster-scheduler")...),
+		framework: framework.New(plugins.All(c.Client, live, "muster-scheduler")...),
 		snapshots: &snapshot.Store{Runtimes: c.Client, Snapshots: c.Client, Live: c.Client, Writer: c.Client},
 		recorder:  recorder,
 		clock:     c.clock,

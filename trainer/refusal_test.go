@@ -191,6 +191,22 @@ func TestReconcileRefusedByOthers(t *testing.T) {
 	}
 }
 
+// A refusal to change a JobSet that the cache does not show yet says nothing about the TrainJob.
+func TestReconcileRefusedBehindTheCache(t *testing.T) {
+	c := newCluster(t, trainJob(suspended), gangRuntime(t))
+	c.settle()
+	c.unseen = c.jobSet()
+	c.fail = failing("apply JobSet", apierrors.NewInvalid(schema.GroupKind{Kind: "JobSet"}, "llm", nil))
+	if _, err := c.reconcile(); err == nil || !strings.Contains(err.Error(), "JobSet research/llm is newer") || c.job().Finished() {
+		t.Fatalf("error %v, conditions %v: want it to be tried again", err, c.job().Status.Conditions)
+	}
+	c.unseen, c.fail = nil, nil
+	c.settle()
+	if got := c.job().Status.Conditions; len(got) != 1 || got[0].Type != v1alpha1.TrainJobSuspended {
+		t.Errorf("conditions = %+v", got)
+	}
+}
+
 func TestNote(t *testing.T) {
 	if got := note("short"); got != "short" {
 		t.Errorf("note = %q", got)

@@ -64,7 +64,7 @@ func wantedJobSet(t *testing.T, change func(*jobsetv1alpha2.JobSet)) *jobsetv1al
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := New(nil).Build(context.Background(), info, trainJob)
+	objects, err := New(nil, nil).Build(context.Background(), info, trainJob)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ const envStorageURI = "STORAGE_URI"
 // Kubeflow Trainer makes: Kueue computes it by itself, from the TrainJob, to count the TrainJob's demand.
 type JobSet struct {
 	client client.Client
+	reader client.Reader
 }
 
 var (
@@ -36,9 +37,10 @@ var (
 	_ framework.StatusPlugin     = (*JobSet)(nil)
 )
 
-// New makes the plugin. It reads JobSets through c, which may be cached, and writes them.
-func New(c client.Client) *JobSet {
-	return &JobSet{client: c}
+// New makes the plugin. It reads JobSets through c, which may be cached, and writes them. Through live, which must
+// not be cached, it reads one that c does not show where that matters.
+func New(c client.Client, live client.Reader) *JobSet {
+	return &JobSet{client: c, reader: live}
 }
 
 // Name implements framework.Plugin.

@@ -28,7 +28,7 @@ func newInfo(t *testing.T, job *v1alpha1.TrainJob, jobs ...jobsetv1alpha2.Replic
 
 func build(t *testing.T, job *v1alpha1.TrainJob, info *runtime.Info) *jobsetv1alpha2.JobSet {
 	t.Helper()
-	objects, err := New(nil).Build(context.Background(), info, job)
+	objects, err := New(nil, nil).Build(context.Background(), info, job)
 	if err != nil || len(objects) != 1 {
 		t.Fatalf("built %v, error %v", objects, err)
 	}
@@ -123,7 +123,7 @@ func TestIdentifyPodNetwork(t *testing.T) {
 	server.Replicas = 2
 	info := newInfo(t, job, server, replicated("node", "trainer", "node"))
 	info.PodSets[0].Count, info.PodSets[1].Count = 2, 3
-	if err := New(nil).IdentifyPodNetwork(info, job); err != nil {
+	if err := New(nil, nil).IdentifyPodNetwork(info, job); err != nil {
 		t.Fatal(err)
 	}
 	want := [][]string{

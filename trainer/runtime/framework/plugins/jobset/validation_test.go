@@ -190,7 +190,7 @@ func TestValidate(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, err := range New(nil).Validate(info, job) {
+			for _, err := range New(nil, nil).Validate(info, job) {
 				got = append(got, err.Field)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -228,7 +228,7 @@ func TestValidateName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			errs := New(nil).Validate(info, job)
+			errs := New(nil, nil).Validate(info, job)
 			if (len(errs) > 0) != tc.want || tc.want && errs[0].Field != "metadata.name" {
 				t.Errorf("errors = %v, want one: %v", errs, tc.want)
 			}

@@ -199,7 +199,7 @@ func TestHostfile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := trainJob(tc.trainer)
 			info := enforce(t, job, mpiRuntime(tc.change))
-			if err := jobset.New(nil).IdentifyPodNetwork(info, job); err != nil {
+			if err := jobset.New(nil, nil).IdentifyPodNetwork(info, job); err != nil {
 				t.Fatal(err)
 			}
 			objects, err := New(nil, nil).Build(context.Background(), info, job)
@@ -355,7 +355,7 @@ func TestLargestHostfile(t *testing.T) {
 	}
 	job := trainJob(&v1alpha1.Trainer{NumNodes: &low})
 	info := enforce(t, job, mpiRuntime(nil))
-	if err := jobset.New(nil).IdentifyPodNetwork(info, job); err != nil {
+	if err := jobset.New(nil, nil).IdentifyPodNetwork(info, job); err != nil {
 		t.Fatal(err)
 	}
 	hostfile := hostfileConfigMap(info, job).Data["hostfile"]
