@@ -23,8 +23,8 @@ import (
 )
 
 // All returns every plugin, in the order in which they run. JobSet is the last, because pods must find their
-// group, and what they mount. The plugins read and write through c, which may be cached, and through live,
-// which must not be, Secrets, ConfigMaps, and what is newer than the cache.
+// group, and what they mount. The plugins read and write through c, which may be cached. Secrets, ConfigMaps, and
+// what c may not show yet, they read through live, which must not be.
 func All(c client.Client, live client.Reader, schedulerName string) []framework.Plugin {
 	return []framework.Plugin{
 		plainml.New(),
