@@ -176,14 +176,25 @@ func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName
 		return
 	}
 	if refused.representative == uid {
-		for _, m := range pl.members.Members(key) {
-			if m.State == podgroup.Waiting && refused.passedOn(m.UID) && m.UID != uid {
-				pl.gangs.elect(key, uid, m.UID)
-				break
-			}
-		}
+		pl.gangs.elect(key, uid, pl.nextRepresentative(key, refused, uid))
 	}
 	pl.activateRepresentative(logger, key)
+}
+
+// nextRepresentative returns the member that tries again for a refused gang in place of another: one that the
+// verdict was passed on, or else one that came later and was told to wait for the others.
+func (pl *Coscheduling) nextRepresentative(key types.NamespacedName, r *refusal, except types.UID) types.UID {
+	next := except
+	for _, m := range pl.members.Members(key) {
+		switch {
+		case m.State != podgroup.Waiting || m.UID == except:
+		case r.passedOn(m.UID):
+			return m.UID
+		case next == except && !m.Gated && m.SchedulerName == pl.handle.ProfileName():
+			next = m.UID
+		}
+	}
+	return next
 }
 
 // asksForMore reports whether a plan made for a PodGroup can be too little or wrong for what became of it.

@@ -518,3 +518,24 @@ func TestSeatsGivenUpWhileAGangIsRefused(t *testing.T) {
 	}
 	p.mustBeInLine("ns/m-100")
 }
+
+// A member that came while others were being placed, and was told so, is not forgotten when those are gone.
+func TestMemberBehindACommitThatIsLetGo(t *testing.T) {
+	p := newPlay(t, stage.Nodes(3, 8)...)
+	p.group(1)
+	first := p.wholeNodeMembers(1)[0]
+	if _, why := p.turn(first); why != "" {
+		t.Fatal(why)
+	}
+	late := p.see(nil, stage.Pod(7, 8).Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Obj())
+	if _, why := p.turn(late); why == "" {
+		t.Fatal("placed beside the commit")
+	}
+	p.podDeleted(p.logger, first)
+	p.inLine()
+	p.clock.Step(firstRetry)
+	p.mustBeInLine("ns/m-7")
+	if node, why := p.turn(late); node == "" {
+		t.Error(why)
+	}
+}
