@@ -44,7 +44,7 @@ func TestWaitingGangsCostOthersNothing(t *testing.T) {
 		objects = append(objects, group, s.pod(name, name, 8, inLane("busy")))
 	}
 	s.createAtOnce(objects...)
-	s.await("all of them are refused", func() string {
+	refusals := func(want int) string {
 		groups := &podgroups.PodGroupList{}
 		s.must(kube.List(s.ctx, groups, client.InNamespace(s.namespace)))
 		refused := 0
@@ -55,11 +55,15 @@ func TestWaitingGangsCostOthersNothing(t *testing.T) {
 				}
 			}
 		}
-		if refused < waiting {
-			return fmt.Sprintf("%d of %d", refused, waiting)
+		if refused < want {
+			return fmt.Sprintf("%d of %d", refused, want)
 		}
 		return ""
-	})
+	}
+	for want := min(waiting, 200); want < waiting; want += 200 { // however many there are, it goes on
+		s.await("they are refused", func() string { return refusals(want) })
+	}
+	s.await("all of them are refused", func() string { return refusals(waiting) })
 	plans, came := s.metric("muster_gang_plan_duration_seconds"), churned.Load()
 	after := s.admissions(rounds, rounds)
 	plans, came = s.metric("muster_gang_plan_duration_seconds")-plans, churned.Load()-came
