@@ -37,7 +37,7 @@ type Coscheduling struct {
 	cluster *gangplan.Cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
-	freed   lastFreed
+	freed   gangplan.LastFreed
 	// queueing is set once a member came to the scheduler's queue. The framework has no activator
 	// before that, and there is nothing to activate.
 	queueing atomic.Bool

@@ -2,14 +2,12 @@ package coscheduling
 
 import (
 	"context"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
-	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 )
 
@@ -75,7 +73,7 @@ func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj 
 	if r == nil || r.watch == nil || old == nil {
 		return fwk.Queue, nil
 	}
-	freed, err := pl.freed.by(old, now)
+	freed, err := pl.freed.By(old, now)
 	if err != nil {
 		return fwk.Queue, err
 	}
@@ -83,26 +81,6 @@ func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj 
 		return fwk.Queue, nil
 	}
 	return fwk.QueueSkip, nil
-}
-
-// lastFreed remembers what the last pod freed: an event is put to every waiting pod, one after another.
-type lastFreed struct {
-	mu       sync.Mutex
-	old, now *corev1.Pod
-	freed    *gangplan.Freed
-}
-
-func (l *lastFreed) by(old, now *corev1.Pod) (*gangplan.Freed, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.freed == nil || l.old != old || l.now != now {
-		freed, err := gangplan.FreedBy(old, now)
-		if err != nil {
-			return nil, err
-		}
-		l.old, l.now, l.freed = old, now, freed
-	}
-	return l.freed, nil
 }
 
 // memberChanged lets a member whose own rules changed try again for its gang.

@@ -76,6 +76,27 @@ func FreedBy(was, now *corev1.Pod) (*Freed, error) {
 	return &Freed{was.UID, now == nil, was.Spec.NodeName, amounts}, nil
 }
 
+// LastFreed remembers what the last pod freed: an event is put to every waiting pod, one after another.
+type LastFreed struct {
+	mu       sync.Mutex
+	old, now *corev1.Pod
+	freed    *Freed
+}
+
+// By is FreedBy.
+func (l *LastFreed) By(old, now *corev1.Pod) (*Freed, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.freed == nil || l.old != old || l.now != now {
+		freed, err := FreedBy(old, now)
+		if err != nil {
+			return nil, err
+		}
+		l.old, l.now, l.freed = old, now, freed
+	}
+	return l.freed, nil
+}
+
 // PodHelps reports whether what a pod gave back could help.
 func (w *Watch) PodHelps(f *Freed) bool {
 	return w.could(w.ledger.after(f))

@@ -35,12 +35,14 @@ func (o offers) Clone() fwk.StateData { return o }
 // the planner's explanation.
 func (pl *GPUTopology) GeneratePlacements(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, parent *fwk.Placement) (*fwk.GeneratePlacementsResult, *fwk.Status) {
 	pl.cluster.Sync(parent.Nodes)
+	pl.refusals.forget(group)
 	if group.GetCompositePodGroup() != nil {
 		return pl.divide(group, parent)
 	}
 	d, err := pl.demand(ctx, group)
 	if err != nil {
 		if invalid(err) {
+			pl.refusals.invalid(group)
 			return nil, refused(group, parent, fwk.UnschedulableAndUnresolvable, err.Error())
 		}
 		return nil, fwk.AsStatus(err)
@@ -50,6 +52,7 @@ func (pl *GPUTopology) GeneratePlacements(ctx context.Context, state fwk.PodGrou
 		return nil, fwk.AsStatus(fmt.Errorf("plan pod group %s: %w", group.GetKey(), err))
 	}
 	if len(made) == 0 {
+		pl.unplaced(group, parent, d, why)
 		pl.prepareForPostFilter(ctx, state, group)
 		return nil, refused(group, parent, fwk.Unschedulable, why.String())
 	}

@@ -25,6 +25,8 @@ type GPUTopology struct {
 	accelerators *accelerators
 	occupancy    *occupancy
 	cluster      *gangplan.Cluster
+	refusals     *refusals
+	freed        gangplan.LastFreed
 }
 
 var (
@@ -73,5 +75,6 @@ func New(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error
 		accelerators: accelerators,
 		occupancy:    newOccupancy(args.Levels(), accelerators),
 		cluster:      gangplan.NewCluster(args.Levels()),
+		refusals:     newRefusals(),
 	}, nil
 }

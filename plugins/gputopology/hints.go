@@ -11,19 +11,23 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 )
 
-// EventsToRegister returns the events that may let a refused pod group in. Its backoff bounds how
-// often it is planned.
+// EventsToRegister returns the events that may let a refused pod group in.
 func (pl *GPUTopology) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	events := []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.PodGroup, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.groupHelps},
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: pl.memberHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature}, QueueingHintFn: pl.nodeHelps},
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}, QueueingHintFn: pl.podHelps},
+		// A class may come to stand for an extended resource that no node has.
+		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}},
 	}
 	for _, event := range []fwk.ClusterEvent{
-		{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature},
-		{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.Delete | fwk.UpdatePodLabel | fwk.UpdatePodScaleDown},
+		{Resource: fwk.Node, ActionType: fwk.Delete},
+		{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel},
 		{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update},
 		{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update},
 		{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update},
@@ -33,11 +37,48 @@ func (pl *GPUTopology) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 		{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update},
 		{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete},
 		{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update},
 	} {
-		events = append(events, fwk.ClusterEventWithHint{Event: event})
+		events = append(events, fwk.ClusterEventWithHint{Event: event, QueueingHintFn: pl.otherHelps})
 	}
 	return events, nil
+}
+
+func hint(helps bool) fwk.QueueingHint {
+	if helps {
+		return fwk.Queue
+	}
+	return fwk.QueueSkip
+}
+
+func (pl *GPUTopology) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	old, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	r := pl.refusals.of(pod)
+	return hint(r == nil || node == nil || r.helpedBy(oldObj, newObj, func(w *gangplan.Watch) bool { return w.NodeHelps(old, node) })), nil
+}
+
+func (pl *GPUTopology) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	old, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	r := pl.refusals.of(pod)
+	if r == nil || old == nil {
+		return fwk.Queue, nil
+	}
+	freed, err := pl.freed.By(old, now)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	return hint(r.helpedBy(oldObj, newObj, func(w *gangplan.Watch) bool { return w.PodHelps(freed) })), nil
+}
+
+// otherHelps queues groups that another plugin had a part in refusing.
+func (pl *GPUTopology) otherHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	r := pl.refusals.of(pod)
+	return hint(r == nil || r.learned), nil
 }
 
 // groupHelps queues the members of a pod group when what it asks for changed.
