@@ -8,6 +8,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
+	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup"
 )
 
@@ -16,25 +17,15 @@ import (
 // among them: the handlers in watch.go activate exactly the members concerned, where an event of
 // unscheduled pods would be put to every waiting pod.
 func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature}, QueueingHintFn: pl.nodeHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}, QueueingHintFn: pl.podHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodScaleDown | fwk.UpdatePodToleration | fwk.UpdatePodGeneratedResourceClaim}, QueueingHintFn: pl.memberChanged},
-		// The other plugins' causes, for gangs that they refused during planning.
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Delete}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.CSIDriver, ActionType: fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.VolumeAttachment, ActionType: fwk.Delete}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete}, QueueingHintFn: pl.otherHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.otherHelps},
-		// A class may come to stand for an extended resource that no node has.
-		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.anyHelps},
-	}, nil
+	return append(gangplan.FilterEvents(pl.otherHelps),
+		fwk.ClusterEventWithHint{Event: gangplan.NodeEvent, QueueingHintFn: pl.nodeHelps},
+		fwk.ClusterEventWithHint{Event: gangplan.PodEvent, QueueingHintFn: pl.podHelps},
+		fwk.ClusterEventWithHint{Event: gangplan.DeviceClassEvent, QueueingHintFn: pl.anyHelps},
+		fwk.ClusterEventWithHint{
+			Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodScaleDown | fwk.UpdatePodToleration | fwk.UpdatePodGeneratedResourceClaim},
+			QueueingHintFn: pl.memberChanged,
+		},
+	), nil
 }
 
 // represented returns the verdict that the pod may try to turn: its gang's, if the pod is the

@@ -17,30 +17,13 @@ import (
 
 // EventsToRegister returns the events that may let a refused pod group in.
 func (pl *GPUTopology) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	events := []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.PodGroup, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.groupHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: pl.memberHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint | fwk.UpdateNodeDeclaredFeature}, QueueingHintFn: pl.nodeHelps},
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown}, QueueingHintFn: pl.podHelps},
-		// A class may come to stand for an extended resource that no node has.
-		{Event: fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Add | fwk.Update}},
-	}
-	for _, event := range []fwk.ClusterEvent{
-		{Resource: fwk.Node, ActionType: fwk.Delete},
-		{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel},
-		{Resource: fwk.PersistentVolumeClaim, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.PersistentVolume, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.StorageClass, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.CSINode, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.CSIDriver, ActionType: fwk.Update},
-		{Resource: fwk.VolumeAttachment, ActionType: fwk.Delete},
-		{Resource: fwk.CSIStorageCapacity, ActionType: fwk.Add | fwk.Update},
-		{Resource: fwk.ResourceClaim, ActionType: fwk.Add | fwk.Update | fwk.Delete},
-		{Resource: fwk.ResourceSlice, ActionType: fwk.Add | fwk.Update},
-	} {
-		events = append(events, fwk.ClusterEventWithHint{Event: event, QueueingHintFn: pl.otherHelps})
-	}
-	return events, nil
+	return append(gangplan.FilterEvents(pl.otherHelps),
+		fwk.ClusterEventWithHint{Event: gangplan.NodeEvent, QueueingHintFn: pl.nodeHelps},
+		fwk.ClusterEventWithHint{Event: gangplan.PodEvent, QueueingHintFn: pl.podHelps},
+		fwk.ClusterEventWithHint{Event: gangplan.DeviceClassEvent},
+		fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: fwk.PodGroup, ActionType: fwk.Add | fwk.Update}, QueueingHintFn: pl.groupHelps},
+		fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}, QueueingHintFn: pl.memberHelps},
+	), nil
 }
 
 func hint(helps bool) fwk.QueueingHint {
