@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -49,8 +50,17 @@ const (
 	messageLimit = 32768
 )
 
+// ownedConditions are the types of the conditions that the scheduler writes. They are applied together:
+// server-side apply takes away what its manager no longer names.
+var ownedConditions = []string{
+	v1alpha1.ConditionUnschedulable, v1alpha1.ConditionReserved, v1alpha1.ConditionPreempting, v1alpha1.ConditionProvisioning,
+}
+
+// reporters is how many PodGroups are written at a time.
+const reporters = 8
+
 // reporter writes what the scheduler decided about gangs to their PodGroups, away from the
-// scheduling cycle: the condition Unschedulable, and an event when it changes.
+// scheduling cycle: conditions, and events when they change.
 type reporter struct {
 	client   dynamic.NamespaceableResourceInterface
 	recorder events.EventRecorderLogger
@@ -59,18 +69,26 @@ type reporter struct {
 	clock    clock.PassiveClock
 
 	mu        sync.Mutex
-	wanted    map[types.NamespacedName]report
-	told      map[types.NamespacedName]told
+	wanted    map[types.NamespacedName]map[string]report // by type of the condition
+	told      map[subject]told
+	written   map[subject]report // what the cache may not show yet
 	complains sync.Once
 }
 
+// report is what a condition should say.
 type report struct {
 	status  metav1.ConditionStatus
 	reason  string
 	message string
 }
 
-// told is the last event about a gang.
+// subject is a condition of a PodGroup.
+type subject struct {
+	group     types.NamespacedName
+	condition string
+}
+
+// told is the last event about a condition.
 type told struct {
 	reason string
 	at     time.Time
@@ -89,19 +107,20 @@ func newReporter(cfg *rest.Config, recorder events.EventRecorderLogger, group fu
 		group:    group,
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 		clock:    clock,
-		wanted:   map[types.NamespacedName]report{},
-		told:     map[types.NamespacedName]told{},
+		wanted:   map[types.NamespacedName]map[string]report{},
+		told:     map[subject]told{},
+		written:  map[subject]report{},
 	}, nil
 }
 
 // refused says on the PodGroup why its gang has no place.
 func (r *reporter) refused(key types.NamespacedName, reason, message string) {
-	r.want(key, report{metav1.ConditionTrue, reason, shortened(message, messageLimit)})
+	r.say(key, v1alpha1.ConditionUnschedulable, report{metav1.ConditionTrue, reason, message})
 }
 
 // admitted says on the PodGroup that its gang has its place.
 func (r *reporter) admitted(key types.NamespacedName) {
-	r.want(key, report{metav1.ConditionFalse, ReasonPlaced, "the gang has its place"})
+	r.say(key, v1alpha1.ConditionUnschedulable, report{metav1.ConditionFalse, ReasonPlaced, "the gang has its place"})
 }
 
 // forget drops what is known of a PodGroup that no longer exists.
@@ -109,12 +128,21 @@ func (r *reporter) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.wanted, key)
-	delete(r.told, key)
+	for _, condition := range ownedConditions {
+		delete(r.told, subject{key, condition})
+		delete(r.written, subject{key, condition})
+	}
 }
 
-func (r *reporter) want(key types.NamespacedName, w report) {
+// say makes a condition of a PodGroup say this, one of ownedConditions. One that was never True is not
+// written to say that it is False.
+func (r *reporter) say(key types.NamespacedName, condition string, w report) {
+	w.message = shortened(w.message, messageLimit)
 	r.mu.Lock()
-	r.wanted[key] = w
+	if r.wanted[key] == nil {
+		r.wanted[key] = map[string]report{}
+	}
+	r.wanted[key][condition] = w
 	r.mu.Unlock()
 	r.queue.Add(key)
 }
@@ -124,10 +152,12 @@ func (r *reporter) run(ctx context.Context) {
 		<-ctx.Done()
 		r.queue.ShutDown()
 	}()
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		for r.next(ctx) {
-		}
-	}, time.Second)
+	for range reporters {
+		go wait.UntilWithContext(ctx, func(ctx context.Context) {
+			for r.next(ctx) {
+			}
+		}, time.Second)
+	}
 }
 
 func (r *reporter) next(ctx context.Context) bool {
@@ -137,7 +167,7 @@ func (r *reporter) next(ctx context.Context) bool {
 	}
 	defer r.queue.Done(key)
 	if err := r.write(ctx, key); err != nil {
-		klog.FromContext(ctx).V(2).Info("Writing a PodGroup's condition failed; trying again", "podGroup", key, "err", err)
+		klog.FromContext(ctx).V(2).Info("Writing a PodGroup's conditions failed; trying again", "podGroup", key, "err", err)
 		r.queue.AddRateLimited(key)
 		return true
 	}
@@ -146,48 +176,88 @@ func (r *reporter) next(ctx context.Context) bool {
 }
 
 func (r *reporter) write(ctx context.Context, key types.NamespacedName) error {
-	r.mu.Lock()
-	w, ok := r.wanted[key]
-	r.mu.Unlock()
 	group := r.group(key)
 	if group == nil {
 		r.forget(key)
 		return nil
 	}
-	if !ok {
+	wanted, written := map[string]report{}, map[string]report{}
+	r.mu.Lock()
+	maps.Copy(wanted, r.wanted[key])
+	for _, condition := range ownedConditions {
+		if w, ok := r.written[subject{key, condition}]; ok {
+			written[condition] = w
+		}
+	}
+	r.mu.Unlock()
+	conditions, changed := r.conditions(group, wanted, written)
+	if len(changed) == 0 {
 		return nil
 	}
-	last := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionUnschedulable)
-	if last == nil && w.status == metav1.ConditionFalse || last != nil && last.Status == w.status && last.Reason == w.reason && last.Message == w.message {
-		return nil
+	for _, condition := range changed {
+		r.tell(ctx, subject{key, condition}, group, wanted[condition])
 	}
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionUnschedulable, Status: w.status, Reason: w.reason, Message: w.message,
-		ObservedGeneration: group.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
-	}
-	if last != nil && last.Status == w.status {
-		condition.LastTransitionTime = last.LastTransitionTime
-	}
-	r.tell(ctx, key, group, w)
-	return r.apply(ctx, group, condition)
-}
-
-func (r *reporter) apply(ctx context.Context, group *v1alpha1.PodGroup, condition metav1.Condition) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&condition)
-	if err != nil {
+	if err := r.apply(ctx, group, conditions); err != nil {
 		return err
 	}
-	obj := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{fields}}}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, condition := range changed {
+		r.written[subject{key, condition}] = wanted[condition]
+	}
+	return nil
+}
+
+// conditions returns all of the scheduler's conditions as they should be, and the types of those that are
+// not so yet.
+func (r *reporter) conditions(group *v1alpha1.PodGroup, wanted, written map[string]report) (all []metav1.Condition, changed []string) {
+	for _, kind := range ownedConditions {
+		shown := meta.FindStatusCondition(group.Status.Conditions, kind)
+		w, said := wanted[kind]
+		is, known := written[kind]
+		if !known && shown != nil {
+			is, known = report{shown.Status, shown.Reason, shown.Message}, true
+		}
+		if !known && (!said || w.status == metav1.ConditionFalse) {
+			continue
+		}
+		if !said {
+			w = is
+		}
+		condition := metav1.Condition{
+			Type: kind, Status: w.status, Reason: w.reason, Message: w.message,
+			ObservedGeneration: group.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
+		}
+		if shown != nil && shown.Status == w.status {
+			condition.LastTransitionTime = shown.LastTransitionTime
+		}
+		all = append(all, condition)
+		if !known || w != is {
+			changed = append(changed, kind)
+		}
+	}
+	return all, changed
+}
+
+func (r *reporter) apply(ctx context.Context, group *v1alpha1.PodGroup, conditions []metav1.Condition) error {
+	fields := make([]any, len(conditions))
+	for i := range conditions {
+		var err error
+		if fields[i], err = runtime.DefaultUnstructuredConverter.ToUnstructured(&conditions[i]); err != nil {
+			return err
+		}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": fields}}}
 	obj.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
 	obj.SetNamespace(group.Namespace)
 	obj.SetName(group.Name)
 	obj.SetUID(group.UID)
-	_, err = r.client.Namespace(group.Namespace).ApplyStatus(ctx, group.Name, obj, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	_, err := r.client.Namespace(group.Namespace).ApplyStatus(ctx, group.Name, obj, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // gone, or another one of its name
 	case podgroup.RefusesConditions(err):
-		// A CRD without status.conditions, as scheduler-plugins ships it, cannot take the condition.
+		// A CRD without status.conditions, as scheduler-plugins ships it, cannot take the conditions.
 		r.complains.Do(func() {
 			klog.FromContext(ctx).Error(err, "PodGroup conditions cannot be written; explanations are on events and pods only. Install Muster's PodGroup CRD to have them on the PodGroup")
 		})
@@ -204,26 +274,24 @@ func shortened(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-4], "") + " ..."
 }
 
-// tell emits an event when a gang is refused for a new kind of reason, and at most now and then
-// while the reason stays.
-func (r *reporter) tell(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, w report) {
+// tell emits an event when a condition has a new reason, and at most now and then while the reason stays.
+func (r *reporter) tell(ctx context.Context, about subject, group *v1alpha1.PodGroup, w report) {
 	r.mu.Lock()
-	last, known := r.told[key]
+	last, known := r.told[about]
 	now := r.clock.Now()
 	again := known && last.reason == w.reason && now.Sub(last.at) < eventInterval
 	if !again {
-		r.told[key] = told{w.reason, now}
+		r.told[about] = told{w.reason, now}
 	}
 	r.mu.Unlock()
 	if again {
 		return
 	}
-	kind, note := corev1.EventTypeWarning, w.message
-	if w.status == metav1.ConditionFalse {
-		kind = corev1.EventTypeNormal
+	kind := corev1.EventTypeNormal
+	if about.condition == v1alpha1.ConditionUnschedulable && w.status == metav1.ConditionTrue {
+		kind = corev1.EventTypeWarning
 	}
-	note = shortened(note, noteLimit)
-	subject := group.DeepCopy()
-	subject.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
-	r.recorder.WithLogger(klog.FromContext(ctx)).Eventf(subject, nil, kind, w.reason, "Scheduling", "%s", note)
+	regarding := group.DeepCopy()
+	regarding.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
+	r.recorder.WithLogger(klog.FromContext(ctx)).Eventf(regarding, nil, kind, w.reason, "Scheduling", "%s", shortened(w.message, noteLimit))
 }

@@ -60,7 +60,7 @@ func TestInvalidTopologyIsAVerdictThatNoNodeTurns(t *testing.T) {
 	if _, same := p.turn(pods[1]); same != why {
 		t.Errorf("the second member is told %q, the first %q", same, why)
 	}
-	if got := p.report.wanted[testKey]; got != (report{metav1.ConditionTrue, ReasonInvalidTopology, why}) {
+	if got := p.report.wanted[testKey][v1alpha1.ConditionUnschedulable]; got != (report{metav1.ConditionTrue, ReasonInvalidTopology, why}) {
 		t.Errorf("reported: %+v", got)
 	}
 	for _, pod := range pods {

@@ -88,7 +88,7 @@ func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	p.Coscheduling.clock = p.clock
 	p.report = &reporter{
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
-		wanted: map[types.NamespacedName]report{},
+		wanted: map[types.NamespacedName]map[string]report{},
 	}
 	p.queueing.Store(true)
 	return p
@@ -409,12 +409,12 @@ func TestRefusalIsTakenBackWhenTheGangHasItsPlaces(t *testing.T) {
 	group := p.group(2)
 	group.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionUnschedulable, Status: metav1.ConditionTrue}}
 	for i, pod := range p.wholeNodeMembers(2) {
-		if _, said := p.report.wanted[testKey]; said {
+		if _, said := p.report.wanted[testKey][v1alpha1.ConditionUnschedulable]; said {
 			t.Errorf("taken back with %d of 2 placed", i)
 		}
 		p.see(pod, with(pod, func(pod *corev1.Pod) { pod.Spec.NodeName = fmt.Sprintf("n%d", i) }))
 	}
-	if w := p.report.wanted[testKey]; w.reason != ReasonPlaced {
+	if w := p.report.wanted[testKey][v1alpha1.ConditionUnschedulable]; w.reason != ReasonPlaced {
 		t.Errorf("says %+v", w)
 	}
 }

@@ -18,6 +18,26 @@ const (
 	// ConditionUnschedulable is True while the scheduler refuses the gang; its message is the
 	// planner's explanation. The scheduler plugin owns it and sets it False when it admits the gang.
 	ConditionUnschedulable = "Unschedulable"
+
+	// ConditionReserved is True while room is reserved for the gang until it fits; its message says where, for
+	// whom it waits and until when. The scheduler plugin owns it.
+	ConditionReserved = "Reserved"
+
+	// ConditionPreempting is True while pods of lower priority end to make room for the gang; its message names
+	// them. The scheduler plugin owns it.
+	ConditionPreempting = "Preempting"
+
+	// ConditionProvisioning is True while nodes that join the cluster are held for the gang; its message says
+	// which and until when. The scheduler plugin owns it.
+	ConditionProvisioning = "Provisioning"
+
+	// ConditionReady is True while at least minMember members are ready or have succeeded: the gang has met. The
+	// podgroup controller owns it.
+	ConditionReady = "Ready"
+
+	// ConditionRendezvousTimedOut is True from the moment a gang is released, because its members did not meet in
+	// time, until it meets; its message says which were not ready and why. The podgroup controller owns it.
+	ConditionRendezvousTimedOut = "RendezvousTimedOut"
 )
 
 var (
