@@ -210,7 +210,7 @@ func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *g
 		// the gang's own members.
 		pl.handle.DeleteNominatedPodIfExists(pod)
 	}
-	return gangplan.Plan(ctx, pl.handle, pl.cluster, d, pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))
+	return gangplan.Plan(ctx, pl.handle, pl.cluster, d, pl.mustLeave(key, d.Pods...))
 }
 
 // minResources is what the PodGroup's minResources still ask for: members that have their place

@@ -34,6 +34,7 @@ type Coscheduling struct {
 	members *podgroup.Membership
 	groups  cache.Indexer
 	gangs   *gangs
+	holds   *holds
 	cluster *gangplan.Cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
@@ -111,7 +112,10 @@ func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	pl.leads.Store(true)
 	key, ok := podgroup.Key(pod)
-	if !ok || gangplan.IsTrial(state) {
+	switch {
+	case !ok && !pl.holds.empty():
+		return nil, nil // Filter looks at what is held
+	case !ok || gangplan.IsTrial(state):
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	switch v := pl.gangs.verdictFor(key, pod.UID); {
@@ -146,10 +150,14 @@ func unresolvable(why string) *fwk.Status {
 }
 
 // Filter holds a member to its planned node. The scheduler tries a pod's nominated node first,
-// before it looks at what PreFilter allows.
+// before it looks at what PreFilter allows. Pods without a gang are kept out of room that is held for
+// gangs.
 func (pl *Coscheduling) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
 	key, ok := podgroup.Key(pod)
 	if !ok {
+		if why := pl.keptByHold(pod, info); why != "" {
+			return fwk.NewStatus(fwk.Unschedulable, why)
+		}
 		return nil
 	}
 	if v := pl.gangs.verdictFor(key, pod.UID); v.node != info.Node().Name {
@@ -233,10 +241,13 @@ func (pl *Coscheduling) commitWait(key types.NamespacedName) time.Duration {
 }
 
 // SignPod keeps opportunistic batching on for pods without a gang, and off for members: the place
-// of a member depends on the others.
+// of a member depends on the others. While room is held for gangs, pods are alike if they must mind that alike.
 func (pl *Coscheduling) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, ok := podgroup.Key(pod); ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "members of a PodGroup are planned together")
+	}
+	if !pl.holds.empty() {
+		return []fwk.SignFragment{{Key: "muster.dev/holds", Value: fmt.Sprint(candidateFor(types.NamespacedName{}, nil, pod))}}, nil
 	}
 	return nil, nil
 }
@@ -257,6 +268,7 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 		args:    args,
 		members: podgroup.NewMembership(),
 		gangs:   newGangs(),
+		holds:   newHolds(),
 		cluster: gangplan.NewCluster(args.Levels()),
 		clock:   clock.RealClock{},
 	}

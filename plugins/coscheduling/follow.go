@@ -230,6 +230,11 @@ func (pl *Coscheduling) heldNoMore(logger klog.Logger, by types.NamespacedName, 
 			claims = append(claims, s.Claim)
 		}
 	}
+	pl.claimsFreed(logger, by, claims)
+}
+
+// claimsFreed puts refused gangs in line that may fit now that a gang claims these no more.
+func (pl *Coscheduling) claimsFreed(logger klog.Logger, by types.NamespacedName, claims []gangplan.Claim) {
 	if len(claims) == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -26,7 +27,8 @@ func waitingGangs(tb testing.TB, n, nodes int) (*Coscheduling, []*corev1.Pod) {
 		}
 	}
 	fw, infos := stage.NewFramework(tb, running, stage.Nodes(nodes, 8)...)
-	pl := &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), clock: &handClock{}}
+	pl := &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(), clock: &handClock{}}
+	pl.groups = cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	pl.cluster.Use(fw)
 	pl.cluster.Sync(infos)
 	pods := make([]*corev1.Pod, n)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -23,7 +22,7 @@ type advised struct {
 // unplaced makes the verdict on a gang that was just found not to fit.
 func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e *planner.Explanation) *refusal {
 	// The explanation is about the cluster without what other gangs hold.
-	defer pl.cluster.Hold(pl.gangs.held(key, corev1helpers.PodPriority(d.Pods[0])))()
+	defer pl.cluster.Hold(pl.mustLeave(key, d.Pods...))()
 	r := &refusal{learned: e.Learned, watch: pl.cluster.Watch(d, e)}
 	r.advice = advised{bare: e.String(), at: pl.clock.Now()}
 	if last := pl.gangs.refusalOf(key); last != nil && last.advice.bare == r.advice.bare && r.advice.at.Sub(last.advice.at) < adviceAge {

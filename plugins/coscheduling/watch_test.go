@@ -59,6 +59,13 @@ func (c *handClock) AfterFunc(d time.Duration, ring func()) clock.Timer {
 	return nil
 }
 
+// Now is some day, and as much later as the test stepped.
+func (c *handClock) Now() time.Time {
+	return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC).Add(c.now)
+}
+
+func (c *handClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 func (c *handClock) Step(d time.Duration) {
 	c.now += d
 	due := c.due
@@ -76,7 +83,7 @@ func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	t.Helper()
 	fw, infos := stage.NewFramework(t, nil, nodes...)
 	p := &play{t: t, nodes: infos, clock: &handClock{}, activated: map[string]*corev1.Pod{}}
-	p.Coscheduling = &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs()}
+	p.Coscheduling = &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds()}
 	p.cluster.Sync(infos)
 	p.logger, p.ctx = ktesting.NewTestContext(t)
 	p.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(p)
