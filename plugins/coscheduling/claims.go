@@ -45,7 +45,7 @@ func (pl *Coscheduling) allocate(ctx context.Context, key types.NamespacedName, 
 		names = append(names, claim.Name)
 	}
 	logger := klog.FromContext(ctx)
-	go func() {
+	pl.background(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 		defer cancel()
 		failed := false
@@ -65,7 +65,7 @@ func (pl *Coscheduling) allocate(ctx context.Context, key types.NamespacedName, 
 			return
 		}
 		pl.activateRepresentative(logger, key)
-	}()
+	})
 	return "devices are being allocated to resource claims that members share: " + strings.Join(names, ", "), nil
 }
 
@@ -165,7 +165,7 @@ func (pl *Coscheduling) free(logger klog.Logger, key types.NamespacedName, waiti
 		return
 	}
 	pl.gangs.freeing(key, 1)
-	go func() {
+	pl.background(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 		defer cancel()
 		failed := false
@@ -186,5 +186,5 @@ func (pl *Coscheduling) free(logger klog.Logger, key types.NamespacedName, waiti
 			pl.sweepLater(logger, key)
 		}
 		pl.activateRepresentative(logger, key)
-	}()
+	})
 }

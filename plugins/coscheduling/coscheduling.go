@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
@@ -38,7 +37,9 @@ type Coscheduling struct {
 	cluster *gangplan.Cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
-	freed   gangplan.LastFreed
+	// background runs, at some time, what must not hold up the scheduling cycle.
+	background func(func())
+	freed      gangplan.LastFreed
 	// queueing is set once a member came to the scheduler's queue. The framework has no activator
 	// before that, and there is nothing to activate.
 	queueing atomic.Bool
@@ -250,31 +251,4 @@ func (pl *Coscheduling) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignF
 		return []fwk.SignFragment{{Key: "muster.dev/holds", Value: fmt.Sprint(candidateFor(types.NamespacedName{}, nil, pod))}}, nil
 	}
 	return nil, nil
-}
-
-// New returns the plugin, with its informers running and synced. It is an error if the arguments
-// are wrong or the PodGroup CRD is not installed.
-func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-	args, err := decodeArgs(obj)
-	if err != nil {
-		return nil, err
-	}
-	handle, ok := h.(framework.Framework)
-	if !ok {
-		return nil, fmt.Errorf("plugin %s needs the scheduler's framework, got a %T", Name, h)
-	}
-	pl := &Coscheduling{
-		handle:  handle,
-		args:    args,
-		members: podgroup.NewMembership(),
-		gangs:   newGangs(),
-		holds:   newHolds(),
-		cluster: gangplan.NewCluster(args.Levels()),
-		clock:   clock.RealClock{},
-	}
-	pl.cluster.Use(handle)
-	if err := pl.watch(ctx); err != nil {
-		return nil, fmt.Errorf("plugin %s: %w", Name, err)
-	}
-	return pl, nil
 }

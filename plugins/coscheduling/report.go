@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -94,15 +93,9 @@ type told struct {
 	at     time.Time
 }
 
-func newReporter(cfg *rest.Config, recorder events.EventRecorderLogger, group func(types.NamespacedName) *v1alpha1.PodGroup, clock clock.PassiveClock) (*reporter, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	client, err := dynamic.NewForConfig(cfg)
-	if err != nil {
-		return nil, err
-	}
+func newReporter(client dynamic.NamespaceableResourceInterface, recorder events.EventRecorderLogger, group func(types.NamespacedName) *v1alpha1.PodGroup, clock clock.PassiveClock) *reporter {
 	return &reporter{
-		client:   client.Resource(v1alpha1.GroupVersion.WithResource("podgroups")),
+		client:   client,
 		recorder: recorder,
 		group:    group,
 		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
@@ -110,7 +103,7 @@ func newReporter(cfg *rest.Config, recorder events.EventRecorderLogger, group fu
 		wanted:   map[types.NamespacedName]map[string]report{},
 		told:     map[subject]told{},
 		written:  map[subject]report{},
-	}, nil
+	}
 }
 
 // refused says on the PodGroup why its gang has no place.
@@ -147,12 +140,13 @@ func (r *reporter) say(key types.NamespacedName, condition string, w report) {
 	r.queue.Add(key)
 }
 
-func (r *reporter) run(ctx context.Context) {
+// run writes with so many goroutines until the context ends.
+func (r *reporter) run(ctx context.Context, writers int) {
 	go func() {
 		<-ctx.Done()
 		r.queue.ShutDown()
 	}()
-	for range reporters {
+	for range writers {
 		go wait.UntilWithContext(ctx, func(ctx context.Context) {
 			for r.next(ctx) {
 			}

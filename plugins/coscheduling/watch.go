@@ -28,19 +28,9 @@ const missingGroupGrace = 10 * time.Second
 //
 // The members have an informer of their own because the scheduler's leaves out finished pods, and
 // a finished member still counts.
-func (pl *Coscheduling) watch(ctx context.Context) error {
-	if err := checkPodGroupServed(pl.handle.ClientSet().Discovery()); err != nil {
-		return err
-	}
-	groups, err := podgroup.NewGroupInformer(pl.handle.KubeConfig())
-	if err != nil {
-		return err
-	}
+func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
+	groups, pods := s.PodGroups, s.Members
 	pl.groups = groups.GetIndexer()
-	if pl.report, err = newReporter(pl.handle.KubeConfig(), pl.handle.EventRecorder(), pl.group, pl.clock); err != nil {
-		return err
-	}
-	pods := podgroup.NewPodInformer(pl.handle.ClientSet(), 0)
 	logger := klog.FromContext(ctx)
 	podHandler, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { pl.podChanged(logger, nil, obj.(*corev1.Pod)) },
@@ -70,7 +60,7 @@ func (pl *Coscheduling) watch(ctx context.Context) error {
 	}
 	go groups.RunWithContext(ctx)
 	go pods.RunWithContext(ctx)
-	go pl.report.run(ctx)
+	pl.report.run(ctx, s.Writers)
 	if !cache.WaitForCacheSync(ctx.Done(), podHandler.HasSynced, groupHandler.HasSynced) {
 		return fmt.Errorf("waiting for PodGroups and their pods: %w", context.Cause(ctx))
 	}

@@ -83,7 +83,10 @@ func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	t.Helper()
 	fw, infos := stage.NewFramework(t, nil, nodes...)
 	p := &play{t: t, nodes: infos, clock: &handClock{}, activated: map[string]*corev1.Pod{}}
-	p.Coscheduling = &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds()}
+	p.Coscheduling = &Coscheduling{
+		handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(),
+		background: func(do func()) { go do() },
+	}
 	p.cluster.Sync(infos)
 	p.logger, p.ctx = ktesting.NewTestContext(t)
 	p.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(p)
