@@ -298,6 +298,9 @@ func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.Nod
 
 // refuse turns the gang away and reports why.
 func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason string, r *refusal) {
+	if behind := pl.behind(key, corev1helpers.PodPriority(c.waiting[0])); behind != "" && reason == ReasonUnschedulable {
+		r.message += "; " + behind
+	}
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.turnAway(ctx, key, turn, c, r)
 	if c.present < int(group.Spec.MinMember) {
@@ -308,7 +311,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 // turnAway turns the gang away as one. The member whose turn it is stands for all of them: the
 // scheduler's queue keeps for it the events that happened while the gang was being planned.
 func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, turn types.UID, c census, r *refusal) {
-	r.representative, r.members = turn, map[types.UID]version{}
+	r.representative, r.members, r.priority = turn, map[types.UID]version{}, corev1helpers.PodPriority(c.waiting[0])
 	for _, p := range c.waiting {
 		r.members[p.UID] = versionOf(p)
 	}

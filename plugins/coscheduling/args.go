@@ -26,6 +26,11 @@ const maxPermitWait = 15 * time.Minute
 // or, with the labels that a cloud or a tool publishes,
 //
 //	topologyPreset: gke
+//
+// or, with another order of the queue,
+//
+//	queueOrder: FairShare
+//	fairShare: {halfLifeSeconds: 86400}
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -34,6 +39,12 @@ type Args struct {
 	// 900, the longest the framework allows, less a few seconds in which the gang is let go; 60 by
 	// default.
 	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
+
+	// QueueOrder is PriorityFIFO, the default, or FairShare.
+	QueueOrder QueueOrder `json:"queueOrder,omitempty"`
+
+	// FairShare may be set with the order of that name.
+	FairShare *FairShareArgs `json:"fairShare,omitempty"`
 
 	// The levels by which a gang is kept together: it is put into the lowest domain that holds it.
 	gangplan.LevelArgs `json:",inline"`
@@ -49,6 +60,9 @@ func decodeArgs(obj runtime.Object) (*Args, error) {
 	if args.PermitWaitingTimeSeconds == nil {
 		args.PermitWaitingTimeSeconds = ptr.To[int64](60)
 	}
+	if args.QueueOrder == "" {
+		args.QueueOrder = PriorityFIFO
+	}
 	if err := args.validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
 	}
@@ -60,5 +74,12 @@ func (a *Args) validate() field.ErrorList {
 	if t, most := *a.PermitWaitingTimeSeconds, int64(maxPermitWait/time.Second); t < 1 || t > most {
 		errs = append(errs, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), t, fmt.Sprintf("must be from 1 to %d", most)))
 	}
+	switch {
+	case a.QueueOrder != PriorityFIFO && a.QueueOrder != FairShare:
+		errs = append(errs, field.NotSupported(field.NewPath("queueOrder"), a.QueueOrder, []QueueOrder{PriorityFIFO, FairShare}))
+	case a.QueueOrder != FairShare && a.FairShare != nil:
+		errs = append(errs, field.Forbidden(field.NewPath("fairShare"), "only with queueOrder FairShare"))
+	}
+	errs = append(errs, a.FairShare.validate(field.NewPath("fairShare"))...)
 	return append(errs, a.LevelArgs.Validate()...)
 }

@@ -34,6 +34,7 @@ type Coscheduling struct {
 	groups  cache.Indexer
 	gangs   *gangs
 	holds   *holds
+	line    *line
 	cluster *gangplan.Cluster
 	report  *reporter
 	clock   clock.WithDelayedExecution
@@ -68,6 +69,7 @@ func (pl *Coscheduling) Name() string { return Name }
 func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	key, ok := podgroup.Key(pod)
 	if !ok {
+		pl.line.enter(pod)
 		return nil
 	}
 	// Before the look at the index: a handler that misses the flag changed the index earlier.
@@ -77,6 +79,7 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 		pl.handle.DeleteNominatedPodIfExists(pod)
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
+	pl.line.enter(pod)
 	return nil
 }
 

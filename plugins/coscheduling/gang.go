@@ -413,6 +413,19 @@ func (g *gangs) refusedBeside(except types.NamespacedName) []types.NamespacedNam
 	return out
 }
 
+// refusedIn counts the refused gangs of a priority in each namespace.
+func (g *gangs) refusedIn(priority int32) map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[string]int{}
+	for key, x := range g.byKey {
+		if x.refusal != nil && x.refusal.priority == priority {
+			out[key.Namespace]++
+		}
+	}
+	return out
+}
+
 // elect makes another member the representative of a refused gang, if it is still the given one.
 func (g *gangs) elect(key types.NamespacedName, present, next types.UID) {
 	g.mu.Lock()

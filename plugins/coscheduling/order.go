@@ -11,15 +11,32 @@ import (
 	"github.com/muster-sched/muster/podgroup"
 )
 
-// Less orders the queue by priority, then by age, then by gang, then by rank as a number. A gang is
-// as old as its PodGroup, whenever its members came, so that they stand in line together; a pod
-// without a gang, and a native pod group, is as old as its time in the queue, as under the default
+// QueueOrder is what decides among gangs, and pods without one, of equal priority.
+type QueueOrder string
+
+const (
+	// PriorityFIFO lets the oldest go first. It is the default.
+	PriorityFIFO QueueOrder = "PriorityFIFO"
+
+	// FairShare lets those of the namespace go first that has the smallest share of the accelerators, and of one
+	// share the oldest.
+	FairShare QueueOrder = "FairShare"
+)
+
+// Less orders the queue by priority, then, under FairShare, by the share of the namespace, then by age, then by gang,
+// then by rank as a number. A gang is as old as its PodGroup, whenever its members came, so that they stand in line
+// together; a pod without a gang, and a native pod group, is as old as its time in the queue, as under the default
 // order.
+//
+// It runs under the queue's lock, and all that it looks at stays the same while an entity is in the queue: see line.
 func (pl *Coscheduling) Less(a, b fwk.QueuedEntityInfo) bool {
 	if p, q := a.GetPriority(), b.GetPriority(); p != q {
 		return p > q
 	}
 	x, y := pl.place(a), pl.place(b)
+	if x.share != y.share {
+		return x.share < y.share
+	}
 	if c := x.since.Compare(y.since); c != 0 {
 		return c < 0
 	}
@@ -34,6 +51,7 @@ func (pl *Coscheduling) Less(a, b fwk.QueuedEntityInfo) bool {
 
 // place is where an entity stands in the queue, among those of its priority.
 type place struct {
+	standing
 	since time.Time
 	gang  string // "" if none
 	pod   *corev1.Pod
@@ -42,9 +60,13 @@ type place struct {
 func (pl *Coscheduling) place(e fwk.QueuedEntityInfo) place {
 	info, ok := e.(*framework.QueuedPodInfo)
 	if !ok {
-		return place{since: e.GetTimestamp()}
+		p := place{since: e.GetTimestamp()}
+		if group, ok := e.(*framework.QueuedPodGroupInfo); ok {
+			p.standing = pl.line.ofGroup(group)
+		}
+		return p
 	}
-	p := place{since: e.GetTimestamp(), pod: info.Pod}
+	p := place{standing: pl.line.of(info.Pod.UID), since: e.GetTimestamp(), pod: info.Pod}
 	if key, ok := podgroup.Key(info.Pod); ok {
 		p.gang = key.String()
 		// The time in the queue changes with every retry; the group's creation never does.

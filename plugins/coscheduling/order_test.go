@@ -23,7 +23,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // orderPlugin knows PodGroups by name, each created so many seconds after the epoch.
 func orderPlugin(t testing.TB, groups map[string]int) *Coscheduling {
 	t.Helper()
-	pl := &Coscheduling{groups: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)}
+	pl := &Coscheduling{groups: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), line: &line{}}
 	for name, age := range groups {
 		g := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(age) * time.Second))}}
 		if err := pl.groups.Add(g); err != nil {

@@ -13,6 +13,7 @@ import (
 // share the verdict.
 type refusal struct {
 	message        string
+	priority       int32
 	representative types.UID
 	// members are the waiting members that the verdict was passed on.
 	members map[types.UID]version

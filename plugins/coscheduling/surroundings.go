@@ -81,6 +81,9 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 		clock:      s.Clock,
 		background: s.Background,
 	}
+	if pl.line, err = lineOf(ctx.Done(), handle.SharedInformerFactory(), s.Clock, args); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+	}
 	pl.report = newReporter(s.Client, handle.EventRecorder(), pl.group, pl.clock)
 	pl.cluster.Use(handle)
 	if err := pl.watch(ctx, s); err != nil {

@@ -5,21 +5,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/muster-sched/muster/plugins/gangplan"
 )
 
 // DefaultAccelerators are the extended resources that count as accelerators where the arguments name
-// none: the device plugins' names for whole devices, and NVIDIA's for parts of one.
-var DefaultAccelerators = []string{
-	"nvidia.com/gpu",
-	"nvidia.com/mig-*",
-	"amd.com/gpu",
-	"google.com/tpu",
-	"aws.amazon.com/neuron",
-	"aws.amazon.com/neuroncore",
-	"habana.ai/gaudi",
-	"gpu.intel.com/i915",
-	"gpu.intel.com/xe",
-}
+// none.
+var DefaultAccelerators = gangplan.DefaultAccelerators
 
 // accelerators tells accelerators from other resources.
 type accelerators struct {
