@@ -27,10 +27,12 @@ func (o occupancies) put(c *Cluster, node NodeID, t Tenant, used []Amount) {
 	o[node] = append(o[node], Tenancy{t, used})
 }
 
+// tenantNames are the tenants of a random world.
+var tenantNames = []Tenant{{Name: "a/one"}, {Name: "a/two"}, {Name: "b/one"}, {Name: "b/two"}, {Name: "a/one", Pod: true}, {Name: "c/x", Pod: true}}
+
 // drawTenants fills a world without pods with tenants.
 func drawTenants(t *rapid.T, w *world) occupancies {
 	o := make(occupancies, w.NumNodes())
-	names := []Tenant{{Name: "a/one"}, {Name: "a/two"}, {Name: "b/one"}, {Name: "b/two"}, {Name: "a/one", Pod: true}, {Name: "c/x", Pod: true}}
 	for node := range NodeID(w.NumNodes()) {
 		w.SetNode(node, []Amount{{w.gpu, 8}, {w.cpu, 8000}, {w.pods, 10}}, nil)
 		for range rapid.IntRange(0, 3).Draw(t, "tenants") {
@@ -38,7 +40,7 @@ func drawTenants(t *rapid.T, w *world) occupancies {
 				{w.gpu, rapid.Int64Range(0, min(8, w.Free(node, w.gpu))).Draw(t, "gpus")},
 				{w.cpu, 1000 * rapid.Int64Range(0, 2).Draw(t, "cpu")}, {w.pods, 1},
 			}
-			o.put(w.Cluster, node, rapid.SampledFrom(names).Draw(t, "tenant"), used)
+			o.put(w.Cluster, node, rapid.SampledFrom(tenantNames).Draw(t, "tenant"), used)
 		}
 	}
 	return o

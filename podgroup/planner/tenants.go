@@ -67,9 +67,13 @@ type occupancy struct {
 // occupants gathers, by name, the tenants of a domain's nodes that any class of the demand may use,
 // as far as they use something that the gang lacks on any of them.
 func (c *Cluster) occupants(d *Demand, in Domain, tenants Tenants) []occupant {
+	return c.occupantsUsing(c.lacking(d, in), d, d.counts(d.Min), in, tenants)
+}
+
+// occupantsUsing gathers those who use any of the resources, on nodes that classes with members to count may use.
+func (c *Cluster) occupantsUsing(lacking []bool, d *Demand, counts []int64, in Domain, tenants Tenants) []occupant {
 	var out []occupant
 	index := map[Tenant]int{}
-	counts, lacking := d.counts(d.Min), c.lacking(d, in)
 	for node := in.Lo; node < in.Hi; node++ {
 		if !usable(d, counts, node) {
 			continue
