@@ -20,7 +20,6 @@ const (
 	reasonCreated    = "TrainJobResourcesCreated"
 	reasonRunning    = "Running"
 	reasonDeprecated = "TrainingRuntimeDeprecated"
-	reasonIdle       = "AcceleratorsIdle"
 	actionReconcile  = "Reconciling"
 )
 
@@ -34,7 +33,7 @@ func (r *reconciler) recordCreation(trainJob *v1alpha1.TrainJob, source *snapsho
 		r.record(trainJob, corev1.EventTypeWarning, reasonDeprecated, warning)
 	}
 	for _, warning := range info.Warnings(trainJob) {
-		r.record(trainJob, corev1.EventTypeWarning, reasonIdle, warning)
+		r.record(trainJob, corev1.EventTypeWarning, warning.Reason, warning.Text)
 	}
 }
 

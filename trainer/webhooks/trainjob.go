@@ -107,7 +107,11 @@ func (v *trainJobValidator) check(ctx context.Context, trainJob *v1alpha1.TrainJ
 	if refusal != nil {
 		return deprecated, errors.New(refusal.Message())
 	}
-	return append(deprecated, info.Warnings(trainJob)...), nil
+	told := deprecated
+	for _, warning := range info.Warnings(trainJob) {
+		told = append(told, warning.Text)
+	}
+	return told, nil
 }
 
 // mayPatch tells whether patches may change now: only if the TrainJob is suspended before or after, and

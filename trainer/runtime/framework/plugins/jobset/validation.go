@@ -14,9 +14,6 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime"
 )
 
-// initializerVolume is the volume through which initializers hand over what they fetched.
-const initializerVolume = "initializer"
-
 var jobsPath = field.NewPath("runtime", "spec", "template", "spec", "replicatedJobs")
 
 // Validate implements framework.ValidationPlugin: every part of the TrainJob must have a place in the
@@ -134,20 +131,10 @@ func validateTemplate(info *runtime.Info) field.ErrorList {
 }
 
 func validateInitializer(info *runtime.Info, path *field.Path, ancestor string) field.ErrorList {
-	podSet := info.Configured(ancestor)
-	if podSet == nil {
+	if info.Configured(ancestor) == nil {
 		return field.ErrorList{noPlace(path, ancestor)}
 	}
-	container := podSet.Container(ancestor)
-	if container == nil {
-		// validateTemplate has said so.
-		return nil
-	}
-	mounts := func(m corev1.VolumeMount) bool { return m.Name == initializerVolume }
-	if !slices.ContainsFunc(container.VolumeMounts, mounts) {
-		return field.ErrorList{field.Forbidden(path,
-			"the runtime's container "+ancestor+" has no volumeMount named "+initializerVolume+" to fetch into")}
-	}
+	// validateTemplate has said so if its container is missing.
 	return nil
 }
 

@@ -20,9 +20,7 @@ func replicated(name, ancestor string, containers ...string) jobsetv1alpha2.Repl
 		job.Template.Labels = map[string]string{v1alpha1.AncestorLabel: ancestor}
 	}
 	for _, container := range containers {
-		job.Template.Spec.Template.Spec.Containers = append(job.Template.Spec.Template.Spec.Containers, corev1.Container{
-			Name: container, VolumeMounts: []corev1.VolumeMount{{Name: "initializer"}},
-		})
+		job.Template.Spec.Template.Spec.Containers = append(job.Template.Spec.Template.Spec.Containers, corev1.Container{Name: container})
 	}
 	return job
 }
@@ -138,17 +136,6 @@ func TestValidate(t *testing.T) {
 				return []jobsetv1alpha2.ReplicatedJob{job}
 			}(),
 			want: []string{jobsPath + "[0].replicas"},
-		},
-		"initializers without their volume": {
-			spec: v1alpha1.TrainJobSpec{Initializer: everything.Initializer},
-			jobs: func() []jobsetv1alpha2.ReplicatedJob {
-				jobs := fullRuntime()
-				for i := range jobs {
-					jobs[i].Template.Spec.Template.Spec.Containers[0].VolumeMounts = nil
-				}
-				return jobs
-			}(),
-			want: []string{"spec.initializer.dataset", "spec.initializer.model"},
 		},
 		"a manager without a domain": {
 			spec: patches(with(patch("node", nil), func(p *v1alpha1.RuntimePatch) { p.Manager = "me" })),
