@@ -25,9 +25,15 @@ func RefusesConditions(err error) bool {
 
 // scheduledCondition says whether the gang is scheduled and if not, what it waits for: the first thing in the
 // order in which a user would have to put them right. members holds one member for each place.
-func scheduledCondition(group *v1alpha1.PodGroup, members []Member, counts Counts, phase upstream.PodGroupPhase) metav1.Condition {
-	if errs := Validate(group); len(errs) > 0 {
-		return notScheduled(v1alpha1.ReasonInvalidSpec, errs.ToAggregate().Error())
+func scheduledCondition(group *v1alpha1.PodGroup, settings Settings, r Rendezvous, members []Member, counts Counts, phase upstream.PodGroupPhase) metav1.Condition {
+	if problem := Problem(group); problem != "" {
+		return notScheduled(v1alpha1.ReasonInvalidSpec, problem)
+	}
+	switch r.State {
+	case GivenUp:
+		return notScheduled(v1alpha1.ReasonRendezvousLimit, gaveUp(settings.Record))
+	case Resting:
+		return notScheduled(v1alpha1.ReasonResting, rests(settings.Record))
 	}
 	minMember := int(group.Spec.MinMember)
 	scheduled := counts.Bound + counts.Finished
@@ -63,10 +69,19 @@ func scheduledCondition(group *v1alpha1.PodGroup, members []Member, counts Count
 }
 
 // finishedCondition says whether the gang came to rest. Its type is empty for one that never did.
-func finishedCondition(group *v1alpha1.PodGroup, counts Counts, phase upstream.PodGroupPhase) metav1.Condition {
+func finishedCondition(group *v1alpha1.PodGroup, r Rendezvous, timedOut metav1.Condition, counts Counts, phase upstream.PodGroupPhase) metav1.Condition {
 	minMember := max(int(group.Spec.MinMember), 1)
 	existing := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionFinished)
 	switch {
+	case r.State == GivenUp:
+		settings, _ := ParseSettings(group.Annotations)
+		return metav1.Condition{
+			Type:   v1alpha1.ConditionFinished,
+			Status: metav1.ConditionTrue,
+			Reason: v1alpha1.ReasonRendezvousLimit,
+			Message: shortened(fmt.Sprintf("%s, the last with %s; to try once more, remove the annotation %s",
+				gaveUp(settings.Record), timedOut.Message, GivenUpAnnotation)),
+		}
 	case resting(existing, group, phase) && existing.Status == metav1.ConditionTrue:
 		return *existing
 	case phase == upstream.PodGroupFinished:
@@ -102,15 +117,20 @@ func resting(existing *metav1.Condition, group *v1alpha1.PodGroup, phase upstrea
 }
 
 func notScheduled(reason, message string) metav1.Condition {
-	if len(message) > maxMessage {
-		message = strings.ToValidUTF8(message[:maxMessage], "")
-	}
 	return metav1.Condition{
 		Type:    v1alpha1.ConditionScheduled,
 		Status:  metav1.ConditionFalse,
 		Reason:  reason,
-		Message: message,
+		Message: shortened(message),
 	}
+}
+
+// shortened cuts a message to what a condition can hold.
+func shortened(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "")
 }
 
 // of says "3 of 8 members", or "9 members (8 needed)" where there are more than needed.

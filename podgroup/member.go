@@ -40,6 +40,16 @@ type Member struct {
 	// Rank is the completion index within the pod's Job, or -1.
 	Rank int
 
+	// Ready is whether the pod runs and its Ready condition holds.
+	Ready bool
+
+	// BoundSince is when the pod was bound to its node, in seconds since 1970; 0 while it waits.
+	BoundSince int64
+
+	// Trouble is, in a few words, what keeps a pod that has a node from being ready; empty if there is nothing to
+	// tell.
+	Trouble string
+
 	// Identity is the place in the gang that the pod takes.
 	Identity Identity
 
@@ -86,6 +96,9 @@ func MemberOf(pod *corev1.Pod) Member {
 		SchedulerName: pod.Spec.SchedulerName,
 		Priority:      ptr.Deref(pod.Spec.Priority, 0),
 		Gated:         len(pod.Spec.SchedulingGates) > 0,
+		Ready:         isReady(pod),
+		BoundSince:    boundSince(pod),
+		Trouble:       troubleOf(pod),
 		Rank:          -1,
 		Identity:      IdentityOf(pod),
 		order:         orderOf(pod),

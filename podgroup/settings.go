@@ -2,6 +2,7 @@ package podgroup
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -35,10 +36,29 @@ const (
 	ProvisioningWindowAnnotation = "muster.dev/provisioning-window"
 )
 
+// Annotations of a PodGroup in which the podgroup controller keeps what it did about the gang's rendezvous, so that
+// it knows after a restart. Beside them it sets NotBeforeAnnotation.
+const (
+	// RendezvousAttemptsAnnotation is how many rendezvous in a row timed out.
+	RendezvousAttemptsAnnotation = "muster.dev/rendezvous-attempts"
+
+	// ReleasedAtAnnotation is when the gang was released last, in the format of RFC 3339.
+	ReleasedAtAnnotation = "muster.dev/released-at"
+
+	// GivenUpAnnotation is "true" if the gang is not planned any more, because too many rendezvous timed out. Whoever
+	// removes it gives the gang one more try.
+	GivenUpAnnotation = "muster.dev/given-up"
+
+	// AdmittedAtAnnotation is when a gang with the match policy OnceSatisfied had its quorum first, in the format of
+	// RFC 3339.
+	AdmittedAtAnnotation = "muster.dev/admitted-at"
+)
+
 // settingsAnnotations are all annotations that ParseSettings reads.
 var settingsAnnotations = []string{
 	RendezvousTimeoutAnnotation, MatchPolicyAnnotation, NotBeforeAnnotation, PreemptibleAnnotation,
 	RunTimeAnnotation, LastCheckpointTimeAnnotation, ProvisioningWindowAnnotation,
+	RendezvousAttemptsAnnotation, ReleasedAtAnnotation, GivenUpAnnotation, AdmittedAtAnnotation,
 }
 
 // MatchPolicy is which members make the quorum of minMember that a member needs to be placed.
@@ -77,6 +97,9 @@ type Settings struct {
 
 	// ProvisioningWindow is nil if the default holds, and 0 if nothing is held.
 	ProvisioningWindow *time.Duration
+
+	// Record is what the podgroup controller wrote.
+	Record Record
 }
 
 // SettingsError says what is wrong with an annotation.
@@ -102,9 +125,18 @@ func ParseSettings(annotations map[string]string) (Settings, error) {
 		RendezvousTimeout:  p.duration(RendezvousTimeoutAnnotation),
 		MatchPolicy:        p.matchPolicy(),
 		NotBefore:          p.time(NotBeforeAnnotation),
-		Preemptible:        p.preemptible(),
+		Preemptible:        p.flag(PreemptibleAnnotation, true),
 		LastCheckpoint:     p.time(LastCheckpointTimeAnnotation),
 		ProvisioningWindow: p.duration(ProvisioningWindowAnnotation),
+		Record: Record{
+			Attempts:   p.count(RendezvousAttemptsAnnotation),
+			ReleasedAt: p.time(ReleasedAtAnnotation),
+			GivenUp:    p.flag(GivenUpAnnotation, false),
+			AdmittedAt: p.time(AdmittedAtAnnotation),
+		},
+	}
+	if !s.Record.ReleasedAt.IsZero() {
+		s.Record.NotBefore = s.NotBefore
 	}
 	if runTime := p.duration(RunTimeAnnotation); runTime != nil {
 		s.RunTime = *runTime
@@ -172,12 +204,29 @@ func (p *settingsParser) time(annotation string) time.Time {
 	return t
 }
 
-func (p *settingsParser) preemptible() bool {
-	value, ok := p.annotations[PreemptibleAnnotation]
-	if ok && value != "true" && value != "false" {
-		p.fail(PreemptibleAnnotation, value, `must be "true" or "false"`)
+func (p *settingsParser) flag(annotation string, otherwise bool) bool {
+	switch value, ok := p.annotations[annotation]; {
+	case !ok:
+		return otherwise
+	case value == "true" || value == "false":
+		return value == "true"
+	default:
+		p.fail(annotation, value, `must be "true" or "false"`)
+		return otherwise
 	}
-	return value != "false"
+}
+
+func (p *settingsParser) count(annotation string) int {
+	value, ok := p.annotations[annotation]
+	if !ok {
+		return 0
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 {
+		p.fail(annotation, value, "is not a number of 0 or more")
+		return 0
+	}
+	return n
 }
 
 func (p *settingsParser) matchPolicy() MatchPolicy {

@@ -57,6 +57,27 @@ func TestParseSettings(t *testing.T) {
 			want:        func(s *Settings) { s.NotBefore, s.LastCheckpoint = noon, noon },
 		},
 		{
+			name: "the controller's record",
+			annotations: map[string]string{
+				RendezvousAttemptsAnnotation: "2", ReleasedAtAnnotation: "2026-03-01T12:00:00Z", NotBeforeAnnotation: "2026-03-01T12:00:00Z",
+				GivenUpAnnotation: "true", AdmittedAtAnnotation: "2026-03-01T12:00:00Z",
+			},
+			want: func(s *Settings) {
+				s.NotBefore = noon
+				s.Record = Record{Attempts: 2, ReleasedAt: noon, NotBefore: noon, GivenUp: true, AdmittedAt: noon}
+			},
+		},
+		{
+			name:        "fewer than no attempts",
+			annotations: map[string]string{RendezvousAttemptsAnnotation: "-1"},
+			err:         `annotation muster.dev/rendezvous-attempts: "-1" is not a number of 0 or more`,
+		},
+		{
+			name:        "given up a little",
+			annotations: map[string]string{GivenUpAnnotation: "yes"},
+			err:         `annotation muster.dev/given-up: "yes" must be "true" or "false"`,
+		},
+		{
 			name:        "a date is no time",
 			annotations: map[string]string{NotBeforeAnnotation: "2026-03-01"},
 			err:         `annotation muster.dev/not-before: "2026-03-01" is not a time such as "2026-03-01T12:00:00Z" (RFC 3339)`,

@@ -14,10 +14,12 @@ import (
 // ComputeStatus returns the status that the group has with these members, given in any order, all pods of the
 // gang included. It is a pure function and counts anew each time. Of the group's present status it reads only
 // what pods cannot tell: the Unschedulable condition that the scheduler wrote, that the group finished before
-// its pods were cleaned up, and since when things are as they are. Conditions of other owners are returned
+// its pods were cleaned up, that its members once met, and since when things are as they are. Conditions of other owners are returned
 // unchanged. The rules are on the page docs/podgroup.md.
 func ComputeStatus(group *v1alpha1.PodGroup, members []Member, now time.Time) v1alpha1.PodGroupStatus {
 	members = speakers(members)
+	settings, _ := ParseSettings(group.Annotations)
+	r := rendezvousOf(group, settings, members, now)
 	var counts Counts
 	for _, m := range members {
 		counts.add(m, 1)
@@ -25,26 +27,35 @@ func ComputeStatus(group *v1alpha1.PodGroup, members []Member, now time.Time) v1
 	minMember := max(int(group.Spec.MinMember), 1)
 
 	status := v1alpha1.PodGroupStatus{Conditions: slices.Clone(group.Status.Conditions)}
-	status.Phase = phase(group, counts, minMember)
+	status.Phase = phase(group, r, counts, minMember)
 	status.Running = int32(counts.Running)
 	status.Succeeded = int32(counts.Finished)
 	status.Failed = int32(counts.Failed)
 	status.OccupiedBy = occupiedBy(group, members)
 	status.ScheduleStartTime = scheduleStartTime(group, status.Phase, counts, minMember, now)
 
-	setCondition(&status, group, now, scheduledCondition(group, members, counts, status.Phase))
-	setCondition(&status, group, now, finishedCondition(group, counts, status.Phase))
+	timedOut := timedOutCondition(group, settings, r, members, now)
+	setCondition(&status, group, now, scheduledCondition(group, settings, r, members, counts, status.Phase))
+	setCondition(&status, group, now, readyCondition(group, settings, r, members, status.Phase, now))
+	if r.State == Meeting {
+		// Also if another rendezvous begins before the one that was released was seen to end.
+		meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady).LastTransitionTime = metav1.NewTime(r.Since)
+	}
+	setCondition(&status, group, now, timedOut)
+	setCondition(&status, group, now, finishedCondition(group, r, timedOut, counts, status.Phase))
 	return status
 }
 
 // phase decides the phase; the first rule that holds wins.
-func phase(group *v1alpha1.PodGroup, counts Counts, minMember int) upstream.PodGroupPhase {
+func phase(group *v1alpha1.PodGroup, r Rendezvous, counts Counts, minMember int) upstream.PodGroupPhase {
 	before := group.Status.Phase
 	refused := meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionUnschedulable)
 	switch {
+	case r.State == GivenUp:
+		return upstream.PodGroupFailed
 	case counts.Live == 0 && (counts.Finished >= minMember || before == upstream.PodGroupFinished):
 		return upstream.PodGroupFinished
-	case counts.Live == 0 && (counts.Failed > 0 || before == upstream.PodGroupFailed):
+	case counts.Live == 0 && r.State != Resting && (counts.Failed > 0 || before == upstream.PodGroupFailed):
 		return upstream.PodGroupFailed
 	case counts.Running+counts.Finished >= minMember:
 		return upstream.PodGroupRunning
@@ -95,6 +106,9 @@ func setCondition(status *v1alpha1.PodGroupStatus, group *v1alpha1.PodGroup, now
 		return
 	}
 	condition.ObservedGeneration = group.Generation
-	condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+	if condition.LastTransitionTime.IsZero() {
+		condition.LastTransitionTime = metav1.NewTime(now)
+	}
+	condition.LastTransitionTime = condition.LastTransitionTime.Rfc3339Copy()
 	meta.SetStatusCondition(&status.Conditions, condition)
 }

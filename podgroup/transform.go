@@ -54,7 +54,7 @@ func Transform(obj any) (any, error) {
 			SchedulingGates: pod.Spec.SchedulingGates,
 			SchedulingGroup: pod.Spec.SchedulingGroup,
 		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Status: slimStatus(pod),
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		slim.OwnerReferences = []metav1.OwnerReference{*owner}

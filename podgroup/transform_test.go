@@ -25,7 +25,19 @@ func fatten(pod *corev1.Pod) {
 	pod.CreationTimestamp = metav1.NewTime(time.Unix(1, 0))
 	pod.ResourceVersion = "5"
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "image"}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}}
+	pod.Status.PodIP = "10.0.0.1"
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodInitialized})
+	for i := range pod.Status.Conditions {
+		pod.Status.Conditions[i].Message = "a long explanation"
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			statuses[i].Image, statuses[i].RestartCount = "image", 3
+			if waits := statuses[i].State.Waiting; waits != nil {
+				waits.Message = "a long explanation"
+			}
+		}
+	}
 }
 
 func TestTransformKeepsWhatGangsReadAndNothingElse(t *testing.T) {
@@ -44,6 +56,10 @@ func TestTransformKeepsWhatGangsReadAndNothingElse(t *testing.T) {
 		}
 		if rapid.Bool().Draw(t, "generated") {
 			generated(pod)
+		}
+		if status := randomStatus(t); holdsNode(pod) {
+			status.Phase = pod.Status.Phase
+			pod.Status = status
 		}
 		thin := pod.DeepCopy()
 		fatten(pod)

@@ -28,3 +28,15 @@ func Validate(group *v1alpha1.PodGroup) field.ErrorList {
 	}
 	return errs
 }
+
+// Problem says what is wrong with the group, by field or by annotation; it returns "" if nothing is. Annotations that
+// ask for a topology are the planner's to judge.
+func Problem(group *v1alpha1.PodGroup) string {
+	if errs := Validate(group); len(errs) > 0 {
+		return errs.ToAggregate().Error()
+	}
+	if _, err := ParseSettings(group.Annotations); err != nil {
+		return err.Error()
+	}
+	return ""
+}

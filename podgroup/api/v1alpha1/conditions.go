@@ -28,6 +28,9 @@ const (
 	// ReasonScheduling: the gang is complete and the scheduler has not bound or refused it yet.
 	ReasonScheduling = "Scheduling"
 
+	// ReasonResting: the gang was released and is not planned before the time in the message. Also of Ready.
+	ReasonResting = "Resting"
+
 	// ReasonMembersFailed: the members failed and nothing is left to schedule.
 	ReasonMembersFailed = "MembersFailed"
 )
@@ -42,4 +45,32 @@ const (
 
 	// ReasonInProgress: members appeared after the group had finished.
 	ReasonInProgress = "InProgress"
+
+	// ReasonRendezvousLimit: too many rendezvous timed out, and the gang is not planned any more. Also of Scheduled
+	// and Ready.
+	ReasonRendezvousLimit = "RendezvousLimit"
+)
+
+// Reasons of the Ready condition.
+const (
+	// ReasonAssembling: no member has a node.
+	ReasonAssembling = "Assembling"
+
+	// ReasonMeeting: members have nodes and have not met yet. The only reason with status Unknown.
+	ReasonMeeting = "Meeting"
+
+	// ReasonMet: at least minMember members are ready or succeeded. The only reason with status True.
+	ReasonMet = "Met"
+
+	// ReasonRepairing: the gang met, and fewer than minMember members are ready now.
+	ReasonRepairing = "Repairing"
+)
+
+// Reasons of the RendezvousTimedOut condition, beside ReasonMet, which goes with status False.
+const (
+	// ReasonMembersNotReady: the members had their places and too few of them became ready.
+	ReasonMembersNotReady = "MembersNotReady"
+
+	// ReasonMembersMissing: too few members had a place.
+	ReasonMembersMissing = "MembersMissing"
 )

@@ -31,7 +31,8 @@ const (
 	// which and until when. The scheduler plugin owns it.
 	ConditionProvisioning = "Provisioning"
 
-	// ConditionReady is True while at least minMember members are ready or have succeeded: the gang has met. The
+	// ConditionReady is True while at least minMember members are ready or have succeeded: the gang has met. It is
+	// Unknown while members have nodes and have not met yet, since the rendezvous began, and False otherwise. The
 	// podgroup controller owns it.
 	ConditionReady = "Ready"
 
