@@ -52,7 +52,8 @@ type Cluster struct {
 	none      []int64   // by node, zeros: the column of all resources that do not exist
 	totals    []int64   // by resource: capacity of all nodes
 
-	work scratch
+	work      scratch
+	clearance clearance
 }
 
 // NewCluster returns an empty cluster whose topology levels are the given node labels, outermost

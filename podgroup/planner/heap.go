@@ -17,6 +17,18 @@ func pop[T any](h []T, compare func(a, b *T) int) T {
 	return top
 }
 
+// push makes a heap of one to which an element was appended.
+func push[T any](h []T, compare func(a, b *T) int) {
+	for i := len(h) - 1; i > 0; {
+		parent := (i - 1) / 2
+		if compare(&h[parent], &h[i]) <= 0 {
+			return
+		}
+		h[parent], h[i] = h[i], h[parent]
+		i = parent
+	}
+}
+
 func siftDown[T any](h []T, i int, compare func(a, b *T) int) {
 	for {
 		first := 2*i + 1

@@ -234,6 +234,19 @@ func (c *Cluster) packUnits(d *Demand, l *learned, t *target, b *block, most int
 func (c *Cluster) packUnit(d *Demand, l *learned, t *target, b *block) bool {
 	w := &c.work
 	mark := len(w.picks)
+	c.beginUnit(d, t, b)
+	for _, i := range w.partOrder {
+		if !c.packPart(d, l, t, b, i) {
+			c.drop(d, mark)
+			return false
+		}
+	}
+	return true
+}
+
+// beginUnit prepares to pack a unit of several parts, and orders these.
+func (c *Cluster) beginUnit(d *Demand, t *target, b *block) {
+	w := &c.work
 	w.unit++
 	f := &w.filler
 	f.unit, f.at = w.unit, t.lo
@@ -244,20 +257,26 @@ func (c *Cluster) packUnit(d *Demand, l *learned, t *target, b *block) bool {
 			w.partOrder[j], w.partOrder[j-1] = w.partOrder[j-1], w.partOrder[j]
 		}
 	}
-	for _, i := range w.partOrder {
-		p := &w.parts[i]
-		one := block{level: b.level, inside: b.inside, size: 1, lo: i, hi: i + 1, tally: -1}
-		ts := c.tallies(d, l, &one, t.lo, t.hi)
-		if ts[0].sums[t.hi]-ts[0].sums[t.lo] < p.count {
-			c.drop(d, mark)
-			return false
-		}
-		from := len(w.picks)
-		f.use(p, ts[0])
-		f.fillTarget(t, p.count)
-		c.take(d, from)
+}
+
+// packPart puts one part of the unit that is packed into its domain.
+func (c *Cluster) packPart(d *Demand, l *learned, t *target, b *block, part int32) bool {
+	w := &c.work
+	one := b.only(part)
+	ts, p := c.tallies(d, l, &one, t.lo, t.hi), &w.parts[part]
+	if ts[0].sums[t.hi]-ts[0].sums[t.lo] < p.count {
+		return false
 	}
+	mark := len(w.picks)
+	w.filler.use(p, ts[0])
+	w.filler.fillTarget(t, p.count)
+	c.take(d, mark)
 	return true
+}
+
+// only is a part of a block, as a block of single members.
+func (b *block) only(part int32) block {
+	return block{level: b.level, inside: b.inside, size: 1, lo: part, hi: part + 1, tally: -1}
 }
 
 // take subtracts what the picks from a mark on use, if there is anything else to pack.
