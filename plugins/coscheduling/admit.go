@@ -112,7 +112,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return refuse(ReasonMembersDisagree, &refusal{message: why})
 	}
 	if pl.gangs.freeing(key, 0) {
-		r := &refusal{message: "devices are being taken back from resource claims of the gang", learned: true}
+		r := &refusal{reason: ReasonAllocating, message: "devices are being taken back from resource claims of the gang", learned: true}
 		pl.turnAway(ctx, key, pod.UID, c, r)
 		if !pl.gangs.freeing(key, 0) { // just now, before it was known who tries again
 			pl.activateRepresentative(klog.FromContext(ctx), key)
@@ -150,7 +150,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 			return refuse(ReasonMembersDisagree, &refusal{message: why, learned: true})
 		}
 		if why, err = pl.allocate(ctx, key, d.Allocations); err == nil {
-			pl.turnAway(ctx, key, pod.UID, c, &refusal{message: why, learned: true})
+			pl.turnAway(ctx, key, pod.UID, c, &refusal{reason: ReasonAllocating, message: why, learned: true})
 		}
 		return "", why, err
 	}
@@ -301,6 +301,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	if behind := pl.behind(key, corev1helpers.PodPriority(c.waiting[0])); behind != "" && reason == ReasonUnschedulable {
 		r.message += "; " + behind
 	}
+	r.reason = reason
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.turnAway(ctx, key, turn, c, r)
 	if c.present < int(group.Spec.MinMember) {
@@ -311,6 +312,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 // turnAway turns the gang away as one. The member whose turn it is stands for all of them: the
 // scheduler's queue keeps for it the events that happened while the gang was being planned.
 func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, turn types.UID, c census, r *refusal) {
+	before := pl.gangs.refusalOf(key)
 	r.representative, r.members, r.priority = turn, map[types.UID]version{}, corev1helpers.PodPriority(c.waiting[0])
 	for _, p := range c.waiting {
 		r.members[p.UID] = versionOf(p)
@@ -321,6 +323,9 @@ func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, 
 	}
 	logger := klog.FromContext(ctx)
 	pl.activatePods(logger, early...) // they say the same on their pods
+	if before != nil && before.podReason() != r.podReason() {
+		pl.retell(logger, key, r)
+	}
 	if !r.invalid && pl.gangs.releasesSoFar() != c.releases {
 		// Another gang gave up what it held since this one was planned around that, and whoever did so
 		// did not know of this verdict.

@@ -126,16 +126,16 @@ func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod
 	case v.node != "":
 		return only(v.node), nil
 	case v.busy:
-		return nil, unresolvable("the rest of the gang is being placed; this member comes after it")
+		return nil, turnedAway(ReasonBeingPlaced, "the rest of the gang is being placed; this member comes after it")
 	case v.refused != nil && v.refused.holds(pod):
-		return nil, unresolvable(v.refused.message)
+		return nil, turnedAway(v.refused.podReason(), v.refused.message)
 	}
 	node, why, err := pl.admit(ctx, key, pod, nodes)
 	switch {
 	case err != nil:
 		return nil, fwk.AsStatus(err)
 	case why != "":
-		return nil, unresolvable(why)
+		return nil, turnedAway(pl.podReason(key, why), why)
 	}
 	return only(node), nil
 }
@@ -145,6 +145,11 @@ func (pl *Coscheduling) PreFilterExtensions() fwk.PreFilterExtensions { return n
 
 func only(node string) *fwk.PreFilterResult {
 	return &fwk.PreFilterResult{NodeNames: sets.New(node)}
+}
+
+// turnedAway refuses a member for a reason that its condition PodScheduled is to have.
+func turnedAway(reason, why string) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&refusedFor{reason, why})
 }
 
 // unresolvable is how every refusal of a gang is worded: evicting pods for one member of a gang

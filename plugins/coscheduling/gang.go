@@ -45,6 +45,8 @@ type gang struct {
 	// counts those who take some back.
 	sweeping bool
 	freeing  int
+	// takingBack is set while somebody is about to make members of an incomplete gang stop asking for nodes.
+	takingBack bool
 }
 
 func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} }
@@ -272,6 +274,23 @@ func (g *gangs) swept(key types.NamespacedName) {
 	if x, ok := g.byKey[key]; ok {
 		x.sweeping = false
 	}
+}
+
+// takeBack notes that somebody is about to make the members stop asking for nodes, or has done so, and reports
+// whether that is news.
+func (g *gangs) takeBack(key types.NamespacedName, about bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		if !about {
+			return false
+		}
+		x = g.get(key)
+	}
+	was := x.takingBack
+	x.takingBack = about
+	return was != about
 }
 
 // freeing notes that devices are being taken back from the gang (1), no more (-1), or nothing new (0). It

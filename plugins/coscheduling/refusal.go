@@ -12,6 +12,8 @@ import (
 // refusal is a verdict on a whole gang. Only its representative is tried again; the other members
 // share the verdict.
 type refusal struct {
+	// reason is the kind of the verdict, as the PodGroup's condition has it.
+	reason         string
 	message        string
 	priority       int32
 	representative types.UID

@@ -17,6 +17,8 @@ const adviceAge = 30 * time.Second
 type advised struct {
 	bare, told string
 	at         time.Time
+	// futile is set if no new node could let the gang in.
+	futile bool
 }
 
 // unplaced makes the verdict on a gang that was just found not to fit.
@@ -29,7 +31,7 @@ func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e
 		r.advice = last.advice
 	} else {
 		pl.cluster.Advise(&d.Demand, e, pl.cluster.Others(key))
-		r.advice.told = e.String()
+		r.advice.told, r.advice.futile = e.String(), e.Advice.Futile
 	}
 	r.message = r.advice.told
 	return r

@@ -195,6 +195,7 @@ func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
 		pl.activateMembers(logger, key)
 	} else if pl.incomplete(key) != "" {
 		pl.sweepLater(logger, key)
+		pl.takeBackLater(logger, key)
 	}
 }
 

@@ -14,6 +14,10 @@ type Advice struct {
 	End []Tenant
 	// Looser is a constraint with which the gang fits now; nil if there is none.
 	Looser *Looser
+	// Futile is set if no new node, whatever its shape, could let the gang in: its members must be on the
+	// very node that holds some of them, or a check found that no node would be taken. Without Nodes and
+	// without Futile it is not known: a node of a shape that the cluster does not have yet may do.
+	Futile bool
 }
 
 // Looser is a level to ask for instead of the one that is asked for.
@@ -39,7 +43,7 @@ func (c *Cluster) Advise(d *Demand, e *Explanation, tenants Tenants) {
 	if l == nil {
 		l = newLearned(len(d.Classes))
 	}
-	e.Advice = &Advice{}
+	e.Advice = &Advice{Futile: c.futile(d, l)}
 	if len(e.TooLarge) > 0 {
 		return
 	}
@@ -68,6 +72,23 @@ func (c *Cluster) Advise(d *Demand, e *Explanation, tenants Tenants) {
 		e.Advice.End = c.ends(d, asked, l, best.Domain, occupants, tenants)
 	}
 	e.Advice.Looser = c.looser(d, l)
+}
+
+// futile reports whether it is certain that no new node could let the gang in.
+func (c *Cluster) futile(d *Demand, l *learned) bool {
+	required := d.Required
+	if len(d.Sets) == 1 {
+		required = max(required, d.Sets[0].Required)
+	}
+	if len(d.Placed) > 0 && required >= c.NodeLevel() {
+		return true
+	}
+	for _, m := range d.Members[:d.Min] {
+		if l.nowhere[m.Class] != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // fits reports whether Plan would find places for the needed members of the gang now.

@@ -17,6 +17,8 @@ import (
 	schedserverconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/muster-sched/muster/plugins/coscheduling"
 )
 
 // schedulerConfigz is the process-wide name under which kube-scheduler publishes its configuration.
@@ -113,6 +115,7 @@ func setupScheduler(ctx context.Context, opts *schedoptions.Options, gates featu
 		informerName.Release()
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
+	scheduler.FailureHandler = coscheduling.TellReasons(scheduler.FailureHandler)
 	warnIfUnused(klog.FromContext(ctx), config.ComponentConfig.Profiles)
 	warnIfPreempting(klog.FromContext(ctx), config.ComponentConfig.Profiles)
 	warnIfLevelsDiffer(klog.FromContext(ctx), config.ComponentConfig.Profiles)

@@ -1,0 +1,167 @@
+package integration
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
+	"github.com/muster-sched/muster/plugins/coscheduling"
+	"github.com/muster-sched/muster/podgroup"
+	podgroups "github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// An autoscaler adds nodes for pods with PodScheduled=False of the reason Unschedulable. Members have it exactly as
+// long as nodes could help their gang, all of them, and nothing else about them changes but their node.
+func TestWhatMembersTellAutoscalers(t *testing.T) {
+	s := newScene(t)
+	told := s.reasonsTold()
+	s.nodes(2, controlplane.NodeShape{})
+	annotations := map[string]string{
+		"autoscaling.x-k8s.io/consume-provisioning-request": "request",
+		"autoscaling.x-k8s.io/provisioning-class-name":      "best-effort-atomic-scale-up.autoscaling.x-k8s.io",
+		"karpenter.sh/do-not-disrupt":                       "true",
+	}
+	s.group("gang", 3)
+	members := s.members("gang", 3, 8, func(p *corev1.Pod) { p.Annotations = maps.Clone(annotations) })
+	s.create(members...)
+	s.awaitReasons("gang", corev1.PodReasonUnschedulable, 3)
+
+	t.Log("a member is gone: no node helps the others")
+	s.remove("gang-0")
+	s.awaitReasons("gang", coscheduling.ReasonIncomplete, 2)
+
+	t.Log("it is replaced: nodes help again, and all ask for them, also those that wait behind the first")
+	members[0] = s.pod("gang-0", "gang", 8, func(p *corev1.Pod) { p.Annotations = maps.Clone(annotations) })
+	s.create(members[0])
+	s.awaitReasons("gang", corev1.PodReasonUnschedulable, 3)
+
+	s.nodes(1, controlplane.NodeShape{})
+	s.awaitBound("gang", 3)
+	for _, made := range members {
+		pod := &corev1.Pod{}
+		s.must(kube.Get(s.ctx, client.ObjectKeyFromObject(made), pod))
+		want := made.DeepCopy()
+		want.Spec.NodeName = pod.Spec.NodeName
+		if !maps.Equal(pod.Annotations, annotations) || !maps.Equal(pod.Labels, made.Labels) || len(pod.Finalizers) > 0 || !apiequality.Semantic.DeepEqual(pod.Spec, want.Spec) {
+			t.Errorf("%s was changed: annotations %v, labels %v, finalizers %v, spec %+v", pod.Name, pod.Annotations, pod.Labels, pod.Finalizers, pod.Spec)
+		}
+	}
+
+	t.Log("a gang that asks for what cannot be never asks for nodes")
+	group := &podgroups.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "wrong", Annotations: map[string]string{podgroup.RequiredTopologyAnnotation: "no-such-level"}}}
+	group.Spec.MinMember = 3
+	s.must(kube.Create(s.ctx, group))
+	s.create(s.members("wrong", 3, 8)...)
+	s.awaitReasons("wrong", coscheduling.ReasonInvalidTopology, 3)
+	for i := range 3 {
+		if got := told(fmt.Sprintf("wrong-%d", i)); slices.Contains(got, corev1.PodReasonUnschedulable) {
+			t.Errorf("member %d told %v", i, got)
+		}
+	}
+}
+
+// reasonsTold watches the pods of the scene; it returns what tells for a pod which reasons it ever had.
+func (s *scene) reasonsTold() func(pod string) []string {
+	s.Helper()
+	clients, err := kubernetes.NewForConfig(cluster.REST())
+	s.must(err)
+	watch, err := clients.CoreV1().Pods(s.namespace).Watch(s.ctx, metav1.ListOptions{})
+	s.must(err)
+	s.Cleanup(watch.Stop)
+	var mu sync.Mutex
+	told := map[string][]string{}
+	go func() {
+		for event := range watch.ResultChan() {
+			if pod, ok := event.Object.(*corev1.Pod); ok {
+				mu.Lock()
+				told[pod.Name] = append(told[pod.Name], reasonOf(pod))
+				mu.Unlock()
+			}
+		}
+	}()
+	return func(pod string) []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(told[pod])
+	}
+}
+
+// reasonOf returns why a pod says that it has no node, "" if it does not say so.
+func reasonOf(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// awaitReasons waits until all members of a gang, so many, say that they have no node for this reason.
+func (s *scene) awaitReasons(group, reason string, n int) {
+	s.Helper()
+	s.await("reasons of gang "+group, func() string {
+		pods := &corev1.PodList{}
+		s.must(kube.List(s.ctx, pods, client.InNamespace(s.namespace), client.MatchingLabels{podgroups.GroupLabel: group}))
+		have, all := 0, map[string]string{}
+		for i := range pods.Items {
+			all[pods.Items[i].Name] = reasonOf(&pods.Items[i])
+			if all[pods.Items[i].Name] == reason {
+				have++
+			}
+		}
+		if have != n || len(pods.Items) != n {
+			return fmt.Sprintf("%d with %s, want %d: %v; PodGroup says %s", have, reason, n, all, s.conditions(s.namespace, group))
+		}
+		return ""
+	})
+}
+
+// Kueue's topology ungater takes its gate from one pod after another and adds the node's host name to the pod's
+// node selector as it does so. The gang starts whole with the last, each member where Kueue has put it.
+func TestKueueUngatesPodByPod(t *testing.T) {
+	const gate = "kueue.x-k8s.io/topology"
+	s := newScene(t)
+	nodes := s.nodes(4, controlplane.NodeShape{})
+	s.group("gang", 4)
+	s.create(s.members("gang", 4, 8, func(p *corev1.Pod) {
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+	})...)
+	s.awaitReasons("gang", corev1.PodReasonSchedulingGated, 4)
+	want := map[string]string{}
+	for i := range 4 {
+		name, node := fmt.Sprintf("gang-%d", i), nodes[3-i]
+		pod := &corev1.Pod{}
+		s.must(kube.Get(s.ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, pod))
+		pod.Spec.SchedulingGates = nil
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+		s.must(kube.Update(s.ctx, pod))
+		want[name] = node
+		if i < 3 {
+			s.await("PodGroup", func() string {
+				c := s.awaitCondition(s.namespace, "gang", podgroups.ConditionScheduled, metav1.ConditionFalse)
+				if held := fmt.Sprintf("%d held by scheduling gates", 3-i); c.Reason != podgroups.ReasonSchedulingGated || !strings.Contains(c.Message, held) {
+					return c.Message
+				}
+				return ""
+			})
+			if n := len(s.bound(s.namespace, "gang")); n > 0 {
+				t.Fatalf("%d members bound while others are gated", n)
+			}
+		}
+	}
+	s.awaitBound("gang", 4)
+	if got := s.bound(s.namespace, "gang"); !maps.Equal(got, want) {
+		t.Errorf("members are on %v, want %v", got, want)
+	}
+}
