@@ -301,10 +301,10 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	if behind := pl.behind(key, corev1helpers.PodPriority(c.waiting[0])); behind != "" && reason == ReasonUnschedulable {
 		r.message += "; " + behind
 	}
-	r.reason = reason
+	r.reason, r.surplus = reason, c.present >= int(group.Spec.MinMember)
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.turnAway(ctx, key, turn, c, r)
-	if c.present < int(group.Spec.MinMember) {
+	if !r.surplus {
 		pl.report.refused(key, reason, r.message)
 	}
 }

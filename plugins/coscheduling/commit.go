@@ -65,6 +65,6 @@ func (x *gang) release(message string) *released {
 		}
 	}
 	x.commit = nil
-	x.refusal = &refusal{reason: ReasonLetGo, message: message, priority: c.priority, representative: r.seats[0].pod.UID, members: members, resting: true}
+	x.refusal = &refusal{reason: ReasonLetGo, message: message, priority: c.priority, representative: r.seats[0].pod.UID, members: members, resting: true, surplus: c.surplus}
 	return r
 }

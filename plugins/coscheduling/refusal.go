@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/podgroup/planner"
 )
 
 // refusal is a verdict on a whole gang. Only its representative is tried again; the other members
@@ -23,6 +24,10 @@ type refusal struct {
 	watch *gangplan.Watch
 	// advice is what was told of the cluster, if that is what it is about.
 	advice advised
+	// surplus is set if the gang has its minimum, and needs are what the members that it lacks request, if that is
+	// what the verdict is about.
+	surplus bool
+	needs   []planner.ClassNeed
 	// invalid is set if the gang asks for a topology that cannot be, so that nothing in the cluster could
 	// help.
 	invalid bool

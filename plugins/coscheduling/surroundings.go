@@ -89,6 +89,7 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 	if err := pl.watch(ctx, s); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
+	demands.count(ctx, pl.gangs)
 	return pl, nil
 }
 

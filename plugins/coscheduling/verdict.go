@@ -19,19 +19,21 @@ type advised struct {
 	at         time.Time
 	// futile is set if no new node could let the gang in.
 	futile bool
+	// nodes are the new nodes that would let it in, nil if that is not known.
+	nodes *planner.MoreNodes
 }
 
 // unplaced makes the verdict on a gang that was just found not to fit.
 func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e *planner.Explanation) *refusal {
 	// The explanation is about the cluster without what other gangs hold.
 	defer pl.cluster.Hold(pl.mustLeave(key, d.Pods...))()
-	r := &refusal{learned: e.Learned, watch: pl.cluster.Watch(d, e)}
+	r := &refusal{learned: e.Learned, watch: pl.cluster.Watch(d, e), needs: e.Need}
 	r.advice = advised{bare: e.String(), at: pl.clock.Now()}
 	if last := pl.gangs.refusalOf(key); last != nil && last.advice.bare == r.advice.bare && r.advice.at.Sub(last.advice.at) < adviceAge {
 		r.advice = last.advice
 	} else {
 		pl.cluster.Advise(&d.Demand, e, pl.cluster.Others(key))
-		r.advice.told, r.advice.futile = e.String(), e.Advice.Futile
+		r.advice.told, r.advice.futile, r.advice.nodes = e.String(), e.Advice.Futile, e.Advice.Nodes
 	}
 	r.message = r.advice.told
 	return r
