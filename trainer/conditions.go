@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
 )
 
 // Messages of conditions: the ones that Kubeflow Trainer's users match on.
@@ -34,9 +35,13 @@ func setSuspended(trainJob *v1alpha1.TrainJob) {
 	}
 }
 
+// maxMessageBytes is well below what the API server takes as a condition's message. What others refuse is told in their
+// words, of whatever length, and a status that cannot be written would be tried for ever.
+const maxMessageBytes = 16 << 10
+
 func setFailed(trainJob *v1alpha1.TrainJob, reason, message string) {
 	meta.SetStatusCondition(&trainJob.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.TrainJobFailed, Status: metav1.ConditionTrue, Reason: reason, Message: message,
+		Type: v1alpha1.TrainJobFailed, Status: metav1.ConditionTrue, Reason: reason, Message: framework.Cut(message, maxMessageBytes),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -207,4 +208,15 @@ func TestReconcileDeadline(t *testing.T) {
 			t.Errorf("requeue after %v, want 1s", got)
 		}
 	})
+}
+
+// The API has no upper bound for the deadline, and a time.Duration has one.
+func TestDeadlineOfAges(t *testing.T) {
+	for _, seconds := range []int64{math.MaxInt64, math.MaxInt64 / int64(time.Second), 10_000_000_000, 1 << 40} {
+		c := newCluster(t, trainJob(func(j *v1alpha1.TrainJob) { j.Spec.ActiveDeadlineSeconds = seconds }), gangRuntime(t))
+		c.settle()
+		if wait := c.mustReconcile().RequeueAfter; c.job().Finished() || wait < 200*365*24*time.Hour {
+			t.Errorf("%d seconds: conditions %v, next look in %v", seconds, c.job().Status.Conditions, wait)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package trainer
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/snapshot"
 )
 
@@ -79,8 +79,5 @@ func (r *reconciler) record(trainJob *v1alpha1.TrainJob, severity, reason, text 
 
 // note cuts a text to the length of an event's note.
 func note(text string) string {
-	if len(text) <= maxNoteBytes {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxNoteBytes], "") + "..."
+	return framework.Cut(text, maxNoteBytes)
 }

@@ -1,29 +1,28 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/child"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/trainjobstatus"
 	"github.com/muster-sched/muster/trainer/statusserver"
 )
 
-// setupProgress adds the status server to a manager. It returns the plugin that has pods report to it, and a
-// source of the TrainJobs whose pods must be told of a change.
-func setupProgress(mgr ctrl.Manager, opts statusserver.Options) (*trainjobstatus.TrainJobStatus, source.Source, error) {
+// setupProgress adds the status server to a manager. It returns the plugin that has pods report to it. Through
+// announcer, all pods learn of a new certificate authority.
+func setupProgress(mgr ctrl.Manager, opts statusserver.Options, announcer *announcer) (*trainjobstatus.TrainJobStatus, error) {
 	if err := statusserver.Setup(mgr, opts); err != nil {
-		return nil, nil, fmt.Errorf("status server: %w", err)
+		return nil, fmt.Errorf("status server: %w", err)
 	}
-	changed := make(chan event.GenericEvent)
-	watcher := &statusserver.AuthorityWatcher{File: opts.CAFile(), TrainJobs: mgr.GetClient(), Changed: changed}
+	all := func(*v1alpha1.TrainJob) bool { return true }
+	watcher := &statusserver.AuthorityWatcher{File: opts.CAFile(), Changed: func(ctx context.Context) error { return announcer.announce(ctx, all) }}
 	if err := mgr.Add(watcher); err != nil {
-		return nil, nil, fmt.Errorf("status server: %w", err)
+		return nil, fmt.Errorf("status server: %w", err)
 	}
 	keeper := child.New(mgr.GetClient(), mgr.GetAPIReader())
-	return trainjobstatus.New(keeper, opts.URL, opts.CAFile()), source.Channel(changed, &handler.EnqueueRequestForObject{}), nil
+	return trainjobstatus.New(keeper, opts.URL, opts.CAFile()), nil
 }

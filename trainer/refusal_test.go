@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -214,5 +215,35 @@ func TestNote(t *testing.T) {
 	long := note(strings.Repeat("é", 2000))
 	if len(long) > 1024 || !strings.HasSuffix(long, "...") || strings.ContainsRune(long, '\uFFFD') {
 		t.Errorf("note of a long text: %d bytes", len(long))
+	}
+}
+
+// A message that the API server would refuse could never be written, and the TrainJob be tried for ever.
+func TestFailureHasRoomInTheStatus(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arg     string
+		refusal error
+	}{
+		"of the trainer's own": {arg: "output_dir=" + strings.Repeat("é", 50_000)},
+		"in others' words":     {arg: "epochs=1", refusal: denied("spec: " + strings.Repeat("x", 100_000))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := trainJob(func(j *v1alpha1.TrainJob) {
+				j.Spec.RuntimeRef.Name = "torchtune-llama3.2-1b"
+				j.Spec.Trainer = &v1alpha1.Trainer{Command: []string{"tune", "run"}}
+				for range 10 {
+					j.Spec.Trainer.Args = append(j.Spec.Trainer.Args, tc.arg)
+				}
+			})
+			c := newCluster(t, job, readRuntime(t, "torchtune-llama3.2-1b"))
+			if tc.refusal != nil {
+				c.fail = failing("apply JobSet", tc.refusal)
+			}
+			c.settle()
+			c.wantCondition(v1alpha1.TrainJobFailed, metav1.ConditionTrue, v1alpha1.ReasonInvalid, "...")
+			if message := c.condition(v1alpha1.TrainJobFailed).Message; len(message) > 32768 || len(message) < 1000 || !utf8.ValidString(message) {
+				t.Errorf("the message has %d bytes", len(message))
+			}
+		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -91,25 +92,20 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 	if err := indexer.IndexField(ctx, &v1alpha1.TrainJob{}, runtimeIndex, indexRuntime); err != nil {
 		return fmt.Errorf("trainer: indexing TrainJobs: %w", err)
 	}
-	groups, err := plugins.Groups(mgr.GetClient())
-	if err != nil {
-		return fmt.Errorf("trainer: %w", err)
-	}
-	for _, group := range groups {
-		if err := indexer.IndexField(ctx, group, gang.OwnerIndex, gang.IndexOwner); err != nil {
-			return fmt.Errorf("trainer: indexing %T: %w", group, err)
-		}
-	}
-
+	changed := make(chan event.GenericEvent)
+	announcer := &announcer{trainJobs: mgr.GetClient(), changed: changed}
 	steps := plugins.All(mgr.GetClient(), mgr.GetAPIReader(), opts.SchedulerName)
-	var progress source.Source
 	if opts.StatusServer != nil {
-		var status framework.Plugin
-		if status, progress, err = setupProgress(mgr, *opts.StatusServer); err != nil {
+		status, err := setupProgress(mgr, *opts.StatusServer, announcer)
+		if err != nil {
 			return fmt.Errorf("trainer: %w", err)
 		}
 		// The first, so that a user's variables win.
 		steps = append([]framework.Plugin{status}, steps...)
+	}
+	groups, late, err := servedGroups(ctx, indexer, plugins.Groups(steps))
+	if err != nil {
+		return fmt.Errorf("trainer: %w", err)
 	}
 	snapshots, err := snapshot.NewCache(mgr)
 	if err != nil {
@@ -161,14 +157,37 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 			MaxConcurrentReconciles: opts.MaxConcurrentReconciles,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](retryFirst, retryMax),
 			SkipNameValidation:      &opts.SkipNameValidation,
-		})
-	for _, group := range groups {
-		controllerBuilder.Owns(group, generation)
+		}).
+		WatchesRawSource(source.Channel(changed, &handler.EnqueueRequestForObject{}))
+	for _, kind := range groups {
+		controllerBuilder.Owns(kind.Object, generation)
 	}
-	if progress != nil {
-		controllerBuilder.WatchesRawSource(progress)
+	c, err := controllerBuilder.Build(r)
+	if err != nil || len(late) == 0 {
+		return err
 	}
-	return controllerBuilder.Complete(r)
+	return mgr.Add(&lateGroups{kinds: late, watch: watchGroups(mgr, c), announcer: announcer, delay: probing.DelayFunc()})
+}
+
+// servedGroups splits groups into those of kinds that the API server serves, which it indexes, and the others, which it
+// marks.
+func servedGroups(ctx context.Context, indexer client.FieldIndexer, all []*gang.Groups) (served, late []*gang.Groups, err error) {
+	for _, groups := range all {
+		is, err := groups.Served()
+		if err != nil {
+			return nil, nil, err
+		}
+		groups.MarkAbsent(!is)
+		if !is {
+			late = append(late, groups)
+			continue
+		}
+		if err := indexer.IndexField(ctx, groups.Object, gang.OwnerIndex, gang.IndexOwner); err != nil {
+			return nil, nil, fmt.Errorf("indexing %T: %w", groups.Object, err)
+		}
+		served = append(served, groups)
+	}
+	return served, late, nil
 }
 
 // requireCRDs returns an error that names the first CustomResourceDefinition that is missing. Without the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/snapshot"
 )
@@ -123,7 +125,7 @@ func (r *reconciler) syncChildren(ctx context.Context, trainJob *v1alpha1.TrainJ
 		err = r.build(ctx, trainJob, info)
 	}
 	switch {
-	case framework.Refused(err):
+	case apply.Refused(err):
 		setFailed(trainJob, v1alpha1.ReasonInvalid, fmt.Sprintf(
 			"spec.runtimeRef: what %s %s makes of the TrainJob is refused: %v", source.Kind, source.Name, err))
 		return nil
@@ -164,6 +166,8 @@ func (r *reconciler) deadline(trainJob *v1alpha1.TrainJob) (time.Duration, bool)
 	if suspended := meta.FindStatusCondition(trainJob.Status.Conditions, v1alpha1.TrainJobSuspended); suspended != nil && suspended.Status == metav1.ConditionFalse {
 		start = suspended.LastTransitionTime.Time
 	}
-	left := start.Add(time.Duration(trainJob.Spec.ActiveDeadlineSeconds) * time.Second).Sub(r.clock.Now())
+	// More than 292 years are no time.Duration; a negative one would be a deadline of the past.
+	seconds := min(trainJob.Spec.ActiveDeadlineSeconds, int64(math.MaxInt64/time.Second))
+	left := start.Add(time.Duration(seconds) * time.Second).Sub(r.clock.Now())
 	return left, left <= 0
 }

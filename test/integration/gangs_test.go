@@ -232,13 +232,13 @@ func TestVolcanoGroups(t *testing.T) {
 	})
 }
 
-// Where the API server does not serve them, a runtime that asks for native groups says so.
+// Where the API server does not serve them, a TrainJob that asks for native groups says so, and waits.
 func TestNativeGroupsThatAreNotServed(t *testing.T) {
 	s := newScene(t)
 	job := s.trainJob("llm", "", 2, 8)
 	job.Spec.RuntimeRef = s.runtimeOf("native", askForNativeGroups)
 	s.must(kube.Create(s.ctx, job))
-	s.awaitTrainJob("llm", trainer.TrainJobFailed)
+	s.awaitTrainJob("llm", trainer.TrainJobBlocked)
 	s.must(kube.Get(s.ctx, s.key("llm"), job))
 	if message := job.Status.Conditions[0].Message; !strings.Contains(message, "spec.template.metadata.annotations[trainer.muster.dev/pod-group-api]") ||
 		!strings.Contains(message, "--runtime-config=scheduling.k8s.io/v1beta1=true") {

@@ -8,11 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 )
 
 // authorityPeriod is how often the file is looked at. A new authority signs certificates long after it is
@@ -24,11 +20,8 @@ type AuthorityWatcher struct {
 	// File has the authority.
 	File string
 
-	// TrainJobs lists the TrainJobs; it may be cached.
-	TrainJobs client.Reader
-
-	// Changed receives every unfinished TrainJob after a change.
-	Changed chan<- event.GenericEvent
+	// Changed is called after a change, again and again until it returns no error.
+	Changed func(context.Context) error
 
 	// Period is how often the file is looked at; zero means every minute.
 	Period time.Duration
@@ -50,30 +43,15 @@ func (w *AuthorityWatcher) Start(ctx context.Context) error {
 			return
 		}
 		// The controller looks at all TrainJobs when it starts.
-		if known == nil || w.announce(ctx) == nil {
-			known = current
+		if known != nil {
+			logger := klog.FromContext(ctx)
+			logger.Info("The certificate authority of the status server has changed", "file", w.File)
+			if err := w.Changed(ctx); err != nil {
+				logger.Error(err, "Telling the training pods of the new certificate authority")
+				return
+			}
 		}
+		known = current
 	}, period)
-	return nil
-}
-
-func (w *AuthorityWatcher) announce(ctx context.Context) error {
-	logger := klog.FromContext(ctx)
-	trainJobs := &v1alpha1.TrainJobList{}
-	if err := w.TrainJobs.List(ctx, trainJobs); err != nil {
-		logger.Error(err, "Listing the TrainJobs that must learn of a new certificate authority")
-		return err
-	}
-	logger.Info("The certificate authority of the status server has changed", "trainJobs", len(trainJobs.Items))
-	for i := range trainJobs.Items {
-		if trainJobs.Items[i].Finished() {
-			continue
-		}
-		select {
-		case w.Changed <- event.GenericEvent{Object: &trainJobs.Items[i]}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
 	return nil
 }

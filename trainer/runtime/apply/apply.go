@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -17,10 +19,24 @@ import (
 // may change from one trainer to the other with its TrainJobs in place.
 const FieldOwner = "trainer"
 
-// Create makes an object that does not exist. It returns a conflict if one appeared in the meantime with other
-// values, which is someone else's.
-func Create(ctx context.Context, c client.Client, wanted *unstructured.Unstructured) error {
-	return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(FieldOwner))
+// Create makes an object that a cache does not show. It returns a conflict if one has appeared with other values that
+// are someone else's. If it is there all the same, which live tells, a refusal is of a change, and no reason to give
+// up: the error is then none of Refused.
+func Create(ctx context.Context, c client.Client, live client.Reader, wanted *unstructured.Unstructured) error {
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(FieldOwner))
+	if !Refused(err) {
+		return err
+	}
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(wanted.GroupVersionKind())
+	getErr := live.Get(ctx, client.ObjectKeyFromObject(wanted), found)
+	if apierrors.IsNotFound(getErr) {
+		return err
+	}
+	if getErr != nil {
+		return fmt.Errorf("getting %s %s: %w", wanted.GetKind(), klog.KObj(wanted), getErr)
+	}
+	return fmt.Errorf("%s %s is newer than what was read of it: %v", wanted.GetKind(), klog.KObj(wanted), err)
 }
 
 // Apply creates an object, or brings the fields that the trainer owns to what wanted says.

@@ -15,6 +15,9 @@ import (
 // maxErrorsShown bounds a refusal's text: no reader needs every error of a list.
 const maxErrorsShown = 8
 
+// maxErrorBytes bounds the text of one of them, and so keeps the whole below what a condition takes.
+const maxErrorBytes = 1000
+
 // runtimePrefix begins the paths of a runtime's fields where a TrainJob's are meant too.
 const runtimePrefix = "runtime."
 
@@ -54,15 +57,24 @@ func (r *Refusal) Message() string {
 
 // Summary returns errors in one line, and only counts them where there are many.
 func Summary(errs field.ErrorList) string {
+	// Each of them quotes its value, which may be a megabyte long.
 	lines := make([]string, 0, maxErrorsShown+1)
 	for i, err := range errs {
 		if i == maxErrorsShown {
 			lines = append(lines, fmt.Sprintf("and %d more", len(errs)-i))
 			break
 		}
-		lines = append(lines, err.Error())
+		lines = append(lines, Cut(err.Error(), maxErrorBytes))
 	}
 	return strings.Join(lines, "; ")
+}
+
+// Cut shortens a text that has more than a number of bytes, and ends it with dots then.
+func Cut(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	return strings.ToValidUTF8(text[:bytes], "") + "..."
 }
 
 // CheckRuntimeRef tells whether a TrainJob names a kind of runtime that is known.

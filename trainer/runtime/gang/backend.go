@@ -29,9 +29,12 @@ const APIAnnotation = "trainer.muster.dev/pod-group-api"
 const VolcanoGroupAnnotation = "scheduling.k8s.io/group-name"
 
 var (
-	policyPath      = field.NewPath("runtime", "spec", "podGroupPolicy")
-	templatePath    = field.NewPath("runtime", "spec", "template")
-	annotationsPath = templatePath.Child("metadata", "annotations")
+	policyPath   = field.NewPath("runtime", "spec", "podGroupPolicy")
+	templatePath = field.NewPath("runtime", "spec", "template")
+
+	// VolcanoPath and NativePath are the fields that ask for these backends.
+	VolcanoPath = policyPath.Child("volcano")
+	NativePath  = templatePath.Child("metadata", "annotations").Key(APIAnnotation)
 )
 
 // BackendOf returns the backend that a runtime asks for. The error names the field if it asks for one that
@@ -44,7 +47,7 @@ func BackendOf(info *runtime.Info) (Backend, *field.Error) {
 		}
 		if policy.Volcano != nil {
 			if backend != None {
-				return None, field.Forbidden(policyPath.Child("volcano"), "only one of coscheduling and volcano may be set")
+				return None, field.Forbidden(VolcanoPath, "only one of coscheduling and volcano may be set")
 			}
 			backend = Volcano
 		}
@@ -54,9 +57,9 @@ func BackendOf(info *runtime.Info) (Backend, *field.Error) {
 	case !ok:
 		return backend, nil
 	case api != string(Native):
-		return None, field.NotSupported(annotationsPath.Key(APIAnnotation), api, []string{string(Native)})
+		return None, field.NotSupported(NativePath, api, []string{string(Native)})
 	case backend != None:
-		return None, field.Forbidden(annotationsPath.Key(APIAnnotation), "the runtime has a podGroupPolicy already")
+		return None, field.Forbidden(NativePath, "the runtime has a podGroupPolicy already")
 	}
 	return Native, nil
 }

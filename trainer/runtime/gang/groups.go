@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,36 +32,64 @@ func IndexOwner(object client.Object) []string {
 
 // Groups keeps the group objects of one backend in the cluster.
 type Groups struct {
-	// Client may be cached but must be indexed by OwnerIndex.
+	// Client may be cached but must be indexed by OwnerIndex. Live must not be cached: through it are read groups
+	// that Client does not show, where that matters.
 	Client client.Client
+	Live   client.Reader
 
 	// Object and List are empty objects of the group's kind. They are copied, never filled.
 	Object client.Object
 	List   client.ObjectList
 
-	// Absent says that the API server does not serve the kind: there is nothing to keep.
-	Absent bool
+	// absent says that the API server does not serve the kind: there is nothing to keep.
+	absent atomic.Bool
 }
 
-// Served tells whether the API server serves the kind of an object. Without a client, as where objects are
-// only built, every kind is.
-func Served(c client.Client, object client.Object) bool {
-	if c == nil {
-		return true
-	}
-	gvk, err := c.GroupVersionKindFor(object)
+// Kept returns the groups that a plugin keeps.
+func (g *Groups) Kept() *Groups {
+	return g
+}
+
+// Absent tells whether the kind is marked as not served.
+func (g *Groups) Absent() bool {
+	return g.absent.Load()
+}
+
+// MarkAbsent marks the kind as not served, or as served after all: only when Client is indexed.
+func (g *Groups) MarkAbsent(absent bool) {
+	g.absent.Store(absent)
+}
+
+// Served asks the API server whether it serves the kind.
+func (g *Groups) Served() (bool, error) {
+	gvk, err := g.Client.GroupVersionKindFor(g.Object)
 	if err != nil {
-		return false
+		return false, err
 	}
-	_, err = c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	return err == nil
+	_, err = g.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking up %s: %w", gvk, err)
+	}
+	return true, nil
+}
+
+// CheckServed returns an error if the kind is marked as not served. It names the field of the runtime that asks for it,
+// and what to do.
+func (g *Groups) CheckServed(backend Backend, path *field.Path, remedy string) error {
+	if !g.Absent() {
+		return nil
+	}
+	return fmt.Errorf("%s: the API server does not serve PodGroups of %s: %s; the TrainJob goes on then", path, backend, remedy)
 }
 
 // Sync brings a TrainJob's groups to the wanted ones, and removes those of gangs that are no more. While
 // the JobSet runs, its groups stay as they are, because the JobSet does so too; one that is missing is made
 // again.
 func (g *Groups) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects []client.Object) error {
-	if g.Absent && len(objects) == 0 {
+	if g.Absent() && len(objects) == 0 {
 		return nil
 	}
 	running, err := child.Running(ctx, g.Client, trainJob)
@@ -82,7 +112,7 @@ func (g *Groups) Sync(ctx context.Context, trainJob *v1alpha1.TrainJob, objects 
 // Finish deletes a TrainJob's groups. One that stays would go on asking for the places of pods that never
 // come.
 func (g *Groups) Finish(ctx context.Context, trainJob *v1alpha1.TrainJob) error {
-	if g.Absent {
+	if g.Absent() {
 		return nil
 	}
 	return g.remove(ctx, trainJob, func(string) bool { return true })
@@ -98,7 +128,7 @@ func (g *Groups) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	err = g.Client.Get(ctx, client.ObjectKeyFromObject(wanted), live)
 	if apierrors.IsNotFound(err) {
 		klog.FromContext(ctx).V(2).Info("Creating a group", "kind", wanted.GroupVersionKind(), "group", klog.KObj(wanted))
-		return apply.Create(ctx, g.Client, wanted)
+		return apply.Create(ctx, g.Client, g.Live, wanted)
 	}
 	if err != nil {
 		return fmt.Errorf("getting %s: %w", name, err)

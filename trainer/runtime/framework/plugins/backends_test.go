@@ -86,6 +86,7 @@ type trainer struct {
 	*testing.T
 	client.Client
 	*framework.Framework
+	steps  []framework.Plugin
 	writes []string
 }
 
@@ -127,7 +128,8 @@ func newTrainer(t *testing.T, without []gang.Backend, objects ...client.Object) 
 			return w.Delete(ctx, object, opts...)
 		},
 	}).Build()
-	tr.Framework = framework.New(All(tr.Client, tr.Client, "muster")...)
+	tr.steps = All(tr.Client, tr.Client, "muster")
+	tr.Framework = framework.New(tr.steps...)
 	return tr
 }
 

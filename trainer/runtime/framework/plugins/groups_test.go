@@ -3,18 +3,24 @@ package plugins
 import (
 	stdcmp "cmp"
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	podgroup "github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
+	"github.com/muster-sched/muster/trainer/runtime/apply"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 )
@@ -175,12 +181,61 @@ func TestGroupsThatTheCacheDoesNotShow(t *testing.T) {
 	tr.want(backends[gang.Coscheduling], "llm-phase-0=1", "llm=3")
 }
 
+// A group that the cache does not show, and that has a field which cannot change, is no reason to fail: it may be the
+// TrainJob's own.
+func TestGroupsRefusedBehindTheCache(t *testing.T) {
+	everyBackend(t, func(t *testing.T, b backend) {
+		tr := newTrainer(t, nil)
+		trainJob, spec := suspendedTrainJob(), fineTuning(b.ask)
+		refusal := apierrors.NewInvalid(schema.GroupKind{Kind: "PodGroup"}, "llm", field.ErrorList{field.Invalid(field.NewPath("spec"), "x", "field is immutable")})
+		blind := interceptor.NewClient(tr.Client.(client.WithWatch), interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+				if reflect.TypeOf(object) == reflect.TypeOf(b.object()) {
+					key.Name += "-not-yet"
+				}
+				return w.Get(ctx, key, object, opts...)
+			},
+			Apply: func(ctx context.Context, w client.WithWatch, object apiruntime.ApplyConfiguration, opts ...client.ApplyOption) error {
+				return refusal
+			},
+		})
+		live := tr.Client
+		tr.Framework = framework.New(All(blind, live, "")...)
+		if _, err := tr.run(trainJob, spec); !apply.Refused(err) {
+			t.Errorf("a group that is not there: error = %v, want the refusal", err)
+		}
+		tr.Framework = framework.New(All(live, live, "")...)
+		tr.mustRun(trainJob, spec)
+		tr.Framework = framework.New(All(blind, live, "")...)
+		_, err := tr.run(trainJob, spec)
+		if err == nil || apply.Refused(err) || !strings.Contains(err.Error(), "PodGroup research/llm-phase-0 is newer than what was read of it") {
+			t.Errorf("a group that is there: error = %v", err)
+		}
+	})
+}
+
+// A kind that is not served keeps those waiting that ask for it, and nobody else, and goes on when it is.
 func TestUnservedBackends(t *testing.T) {
 	for _, name := range []gang.Backend{gang.Volcano, gang.Native} {
 		t.Run(string(name), func(t *testing.T) {
 			tr := newTrainer(t, []gang.Backend{name})
+			var groups *gang.Groups
+			for _, g := range Groups(tr.steps) {
+				served, err := g.Served()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !served {
+					groups = g
+				}
+			}
+			if groups == nil || reflect.TypeOf(groups.Object) != reflect.TypeOf(backends[name].object()) {
+				t.Fatalf("not served: %+v", groups)
+			}
+			groups.MarkAbsent(true)
 			_, err := tr.run(suspendedTrainJob(), fineTuning(backends[name].ask))
-			if err == nil || !strings.Contains(err.Error(), "the API server does not serve PodGroups of "+string(name)) {
+			if err == nil || apply.Refused(err) || !strings.Contains(err.Error(), "the API server does not serve PodGroups of "+string(name)) ||
+				!strings.Contains(err.Error(), "runtime.spec.") {
 				t.Errorf("error = %v", err)
 			}
 			// TrainJobs that do not ask for it do not suffer.
@@ -188,10 +243,9 @@ func TestUnservedBackends(t *testing.T) {
 			if err := tr.Finish(t.Context(), suspendedTrainJob()); err != nil {
 				t.Error(err)
 			}
-			groups, err := Groups(tr.Client)
-			if err != nil || len(groups) != 2 {
-				t.Errorf("%d kinds of groups to watch, error %v, want 2", len(groups), err)
-			}
+			groups.MarkAbsent(false)
+			tr.mustRun(suspendedTrainJob(), fineTuning(backends[name].ask))
+			tr.want(backends[name], "llm-phase-0=1", "llm=10")
 		})
 	}
 }

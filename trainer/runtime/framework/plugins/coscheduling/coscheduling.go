@@ -39,10 +39,11 @@ var (
 )
 
 // New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
-// writes PodGroups. Members whose template names no scheduler get schedulerName, unless that is empty.
-func New(c client.Client, schedulerName string) *CoScheduling {
+// writes PodGroups. Through live, which must not be cached, it reads one that c does not show where that matters.
+// Members whose template names no scheduler get schedulerName, unless that is empty.
+func New(c client.Client, live client.Reader, schedulerName string) *CoScheduling {
 	return &CoScheduling{
-		Groups:        gang.Groups{Client: c, Object: &podgroup.PodGroup{}, List: &podgroup.PodGroupList{}},
+		Groups:        gang.Groups{Client: c, Live: live, Object: &podgroup.PodGroup{}, List: &podgroup.PodGroupList{}},
 		schedulerName: schedulerName,
 	}
 }

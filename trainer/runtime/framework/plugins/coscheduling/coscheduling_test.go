@@ -90,7 +90,7 @@ func TestOneGangPerStartupPhase(t *testing.T) {
 				info.JobSet.StartupPolicy = &jobsetv1alpha2.StartupPolicy{StartupPolicyOrder: jobsetv1alpha2.InOrder}
 			}
 			var got []string
-			for _, group := range build(t, New(nil, ""), info) {
+			for _, group := range build(t, New(nil, nil, ""), info) {
 				got = append(got, fmt.Sprintf("%s=%d", group.Name, group.Spec.MinMember))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -138,7 +138,7 @@ func TestGangProperties(t *testing.T) {
 			pods += count * replicas
 			jobs = append(jobs, j)
 		}
-		c := New(nil, "muster")
+		c := New(nil, nil, "muster")
 		info := newInfo(t, policy, jobs...)
 		if err := c.EnforcePodGroupPolicy(info, trainJob()); err != nil {
 			t.Fatal(err)
@@ -192,7 +192,7 @@ func TestEnforcePodGroupPolicy(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			info := newInfo(t, tc.policy, job("node", "trainer", 1), own)
-			c := New(nil, tc.schedulerName)
+			c := New(nil, nil, tc.schedulerName)
 			if err := c.EnforcePodGroupPolicy(info, trainJob()); err != nil {
 				t.Fatal(err)
 			}
@@ -261,7 +261,7 @@ func TestMinResources(t *testing.T) {
 	}
 	c := New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(&nodev1.RuntimeClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "kata"}, Overhead: &nodev1.Overhead{PodFixed: list("cpu", "250m")},
-	}).Build(), "")
+	}).Build(), nil, "")
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			j := job("node", "trainer", tc.pods)
@@ -292,7 +292,7 @@ func TestScheduleTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			info := newInfo(t, &v1alpha1.CoschedulingPodGroupPolicySource{ScheduleTimeoutSeconds: tc.set}, job("node", "trainer", 1))
-			c := New(nil, "")
+			c := New(nil, nil, "")
 			if errs := c.Validate(info, trainJob()); len(errs) != tc.errs {
 				t.Errorf("errors = %v", errs)
 			}
@@ -301,7 +301,7 @@ func TestScheduleTimeout(t *testing.T) {
 			}
 		})
 	}
-	if errs := New(nil, "").Validate(newInfo(t, nil, job("node", "trainer", 1)), trainJob()); errs != nil {
+	if errs := New(nil, nil, "").Validate(newInfo(t, nil, job("node", "trainer", 1)), trainJob()); errs != nil {
 		t.Errorf("errors without a policy: %v", errs)
 	}
 }
@@ -310,7 +310,7 @@ func TestScheduleTimeout(t *testing.T) {
 func TestNoGangOfNobody(t *testing.T) {
 	info := newInfo(t, &v1alpha1.CoschedulingPodGroupPolicySource{}, job("node", "", 1), job("launcher", v1alpha1.AncestorTrainer, 1, "node"))
 	info.ByName("node").Count = 0
-	groups := build(t, New(nil, ""), info)
+	groups := build(t, New(nil, nil, ""), info)
 	if len(groups) != 1 || groups[0].Name != "llm" || groups[0].Spec.MinMember != 1 {
 		t.Errorf("groups = %v", groups)
 	}

@@ -33,7 +33,7 @@ func TestRunTime(t *testing.T) {
 			if tc.template != "" {
 				info.Annotations = map[string]string{podgroup.RunTimeAnnotation: tc.template}
 			}
-			objects, err := New(nil, "").Build(context.Background(), info, of)
+			objects, err := New(nil, nil, "").Build(context.Background(), info, of)
 			if err != nil {
 				t.Fatal(err)
 			}

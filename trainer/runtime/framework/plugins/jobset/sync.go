@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/apply"
-	"github.com/muster-sched/muster/trainer/runtime/framework"
 )
 
 // Sync implements framework.ComponentPlugin. A running JobSet is left as it is, whatever has become of its
@@ -44,7 +41,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	switch {
 	case live == nil:
 		logger.V(2).Info("Creating the JobSet")
-		return j.create(ctx, wanted)
+		return apply.Create(ctx, j.client, j.reader, wanted)
 	case !metav1.IsControlledBy(live, trainJob):
 		return fmt.Errorf("JobSet %s exists and does not belong to this TrainJob", klog.KObj(live))
 	case live.DeletionTimestamp != nil:
@@ -68,7 +65,7 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	}
 	logger.V(2).Info("Updating the JobSet", "suspend", suspend)
 	err = apply.Apply(ctx, j.client, wanted)
-	if !framework.Refused(err) {
+	if !apply.Refused(err) {
 		return err
 	}
 	if active(live) {
@@ -77,23 +74,6 @@ func (j *JobSet) sync(ctx context.Context, trainJob *v1alpha1.TrainJob, object c
 	// Most of a JobSet cannot change, not even while it is suspended and without pods.
 	logger.V(2).Info("Replacing the suspended JobSet", "reason", err.Error())
 	return j.remove(ctx, live, metav1.DeletePropagationForeground)
-}
-
-// create makes a JobSet that the cache does not show. If it is there all the same, a refusal is of a change, not of
-// the JobSet, and not final.
-func (j *JobSet) create(ctx context.Context, wanted *unstructured.Unstructured) error {
-	err := apply.Create(ctx, j.client, wanted)
-	if !framework.Refused(err) {
-		return err
-	}
-	getErr := j.reader.Get(ctx, client.ObjectKeyFromObject(wanted), &jobsetv1alpha2.JobSet{})
-	if apierrors.IsNotFound(getErr) {
-		return err
-	}
-	if getErr != nil {
-		return fmt.Errorf("getting JobSet %s: %w", klog.KObj(wanted), getErr)
-	}
-	return fmt.Errorf("JobSet %s is newer than what was read of it: %v", klog.KObj(wanted), err)
 }
 
 // Finish implements framework.ComponentPlugin: it deletes a JobSet that could still run pods. A JobSet that

@@ -55,8 +55,15 @@ func validateName(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.ErrorLi
 	return nil
 }
 
-// validateSize checks that the pods can be counted: JobSet and PodGroup do so in 32 bits.
+// maxJobs is how many replicated jobs a TrainJob's status has room for.
+const maxJobs = 100
+
+// validateSize checks that the jobs have room in the status, and that the pods can be counted: JobSet and PodGroup do so
+// in 32 bits.
 func validateSize(info *runtime.Info) field.ErrorList {
+	if jobs := len(info.PodSets); jobs > maxJobs {
+		return field.ErrorList{field.TooMany(jobsPath, jobs, maxJobs)}
+	}
 	pods := int64(0)
 	for p := range info.PodSets {
 		// No overflow: of two factors of 31 bits, and at most one more term before this returns.

@@ -1,6 +1,7 @@
 package jobset
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -136,6 +137,16 @@ func TestValidate(t *testing.T) {
 				return []jobsetv1alpha2.ReplicatedJob{job}
 			}(),
 			want: []string{jobsPath + "[0].replicas"},
+		},
+		"more jobs than a status has room for": {
+			jobs: func() []jobsetv1alpha2.ReplicatedJob {
+				var jobs []jobsetv1alpha2.ReplicatedJob
+				for i := range 101 {
+					jobs = append(jobs, replicated(fmt.Sprintf("server-%d", i), "", "server"))
+				}
+				return jobs
+			}(),
+			want: []string{jobsPath},
 		},
 		"a manager without a domain": {
 			spec: patches(with(patch("node", nil), func(p *v1alpha1.RuntimePatch) { p.Manager = "me" })),

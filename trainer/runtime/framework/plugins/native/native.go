@@ -4,7 +4,6 @@ package native
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -23,6 +22,9 @@ import (
 // Name of the plugin.
 const Name = "NativePodGroup"
 
+// remedy is for API servers that do not serve the groups.
+const remedy = "start it with --runtime-config=" + string(gang.Native) + "=true and --feature-gates=GenericWorkload=true"
+
 // Native owns the PodGroups of scheduling.k8s.io of the TrainJobs whose runtime asks for them by
 // gang.APIAnnotation. The groups stand alone: they are instances of no Workload, whose templates could say
 // nothing that they do not.
@@ -38,13 +40,11 @@ var (
 )
 
 // New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
-// writes PodGroups. Members whose template names no scheduler get schedulerName, unless that is empty.
-func New(c client.Client, schedulerName string) *Native {
+// writes PodGroups. Through live, which must not be cached, it reads one that c does not show where that matters.
+// Members whose template names no scheduler get schedulerName, unless that is empty.
+func New(c client.Client, live client.Reader, schedulerName string) *Native {
 	return &Native{
-		Groups: gang.Groups{
-			Client: c, Object: &schedulingv1beta1.PodGroup{}, List: &schedulingv1beta1.PodGroupList{},
-			Absent: !gang.Served(c, &schedulingv1beta1.PodGroup{}),
-		},
+		Groups:        gang.Groups{Client: c, Live: live, Object: &schedulingv1beta1.PodGroup{}, List: &schedulingv1beta1.PodGroupList{}},
 		schedulerName: schedulerName,
 	}
 }
@@ -60,13 +60,7 @@ func (n *Native) Validate(info *runtime.Info, _ *v1alpha1.TrainJob) field.ErrorL
 	if backend != gang.Native {
 		return nil
 	}
-	errs := gang.ValidateMembership(info, backend)
-	if n.Absent {
-		errs = append(errs, field.Forbidden(field.NewPath("runtime", "spec", "template", "metadata", "annotations").Key(gang.APIAnnotation),
-			fmt.Sprintf("the API server does not serve PodGroups of %[1]s: start it with --runtime-config=%[1]s=true and "+
-				"--feature-gates=GenericWorkload=true, then restart Muster", gang.Native)))
-	}
-	return errs
+	return gang.ValidateMembership(info, backend)
 }
 
 // EnforcePodGroupPolicy implements framework.PodGroupPolicyPlugin.
@@ -90,6 +84,9 @@ func (n *Native) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alpha1.Tr
 func (n *Native) Build(_ context.Context, info *runtime.Info, trainJob *v1alpha1.TrainJob) ([]client.Object, error) {
 	if backend, _ := gang.BackendOf(info); backend != gang.Native {
 		return nil, nil
+	}
+	if err := n.CheckServed(gang.Native, gang.NativePath, remedy); err != nil {
+		return nil, err
 	}
 	var objects []client.Object
 	for _, g := range gang.Of(info, trainJob) {

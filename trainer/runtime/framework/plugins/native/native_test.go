@@ -31,7 +31,7 @@ func TestNative(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := New(nil, "muster")
+	n := New(nil, nil, "muster")
 	if errs := n.Validate(info, trainJob); errs != nil {
 		t.Fatal(errs)
 	}
@@ -91,7 +91,7 @@ func TestNativeTopology(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			objects, err := New(nil, "").Build(t.Context(), info, trainJob)
+			objects, err := New(nil, nil, "").Build(t.Context(), info, trainJob)
 			if err != nil || len(objects) != 1 {
 				t.Fatalf("built %v, error %v", objects, err)
 			}

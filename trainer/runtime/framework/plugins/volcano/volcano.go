@@ -45,9 +45,9 @@ var (
 )
 
 // New makes the plugin. It reads through c, which may be cached but must be indexed by gang.OwnerIndex, and
-// writes PodGroups.
-func New(c client.Client) *Volcano {
-	return &Volcano{gang.Groups{Client: c, Object: &PodGroup{}, List: &PodGroupList{}, Absent: !gang.Served(c, &PodGroup{})}}
+// writes PodGroups. Through live, which must not be cached, it reads one that c does not show where that matters.
+func New(c client.Client, live client.Reader) *Volcano {
+	return &Volcano{gang.Groups{Client: c, Live: live, Object: &PodGroup{}, List: &PodGroupList{}}}
 }
 
 // Name implements framework.Plugin.
@@ -62,10 +62,6 @@ func (v *Volcano) Validate(info *runtime.Info, _ *v1alpha1.TrainJob) field.Error
 		return nil
 	}
 	errs := gang.ValidateMembership(info, backend)
-	if v.Absent {
-		errs = append(errs, field.Forbidden(field.NewPath("runtime", "spec", "podGroupPolicy", "volcano"),
-			fmt.Sprintf("the API server does not serve PodGroups of %s: install Volcano, then restart Muster", gang.Volcano)))
-	}
 	if queue, ok := info.Annotations[QueueAnnotation]; ok && queue == "" {
 		errs = append(errs, field.Required(field.NewPath("runtime", "spec", "template", "metadata", "annotations").Key(QueueAnnotation),
 			"must name a queue where it is set"))
@@ -90,6 +86,9 @@ func (*Volcano) EnforcePodGroupPolicy(info *runtime.Info, trainJob *v1alpha1.Tra
 func (v *Volcano) Build(ctx context.Context, info *runtime.Info, trainJob *v1alpha1.TrainJob) ([]client.Object, error) {
 	if backend, _ := gang.BackendOf(info); backend != gang.Volcano {
 		return nil, nil
+	}
+	if err := v.CheckServed(gang.Volcano, gang.VolcanoPath, "install Volcano"); err != nil {
+		return nil, err
 	}
 	var objects []client.Object
 	for _, g := range gang.Of(info, trainJob) {

@@ -78,7 +78,7 @@ func TestSpec(t *testing.T) {
 		}, base(map[string]any{"networkTopology": map[string]any{"mode": "hard", "highestTierAllowed": int64(1)}})},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := New(nil).Build(t.Context(), newInfo(t, tc.change), trainJob())
+			objects, err := New(nil, nil).Build(t.Context(), newInfo(t, tc.change), trainJob())
 			if err != nil || len(objects) != 1 {
 				t.Fatalf("built %v, error %v", objects, err)
 			}
@@ -101,15 +101,15 @@ func TestValidate(t *testing.T) {
 	info := newInfo(t, func(s *v1alpha1.TrainingRuntimeSpec) {
 		s.Template.Annotations = map[string]string{"scheduling.volcano.sh/queue-name": ""}
 	})
-	errs := New(nil).Validate(info, trainJob())
+	errs := New(nil, nil).Validate(info, trainJob())
 	if len(errs) != 1 || errs[0].Field != "runtime.spec.template.metadata.annotations[scheduling.volcano.sh/queue-name]" {
 		t.Errorf("errors = %v", errs)
 	}
-	if errs := New(nil).Validate(newInfo(t, func(*v1alpha1.TrainingRuntimeSpec) {}), trainJob()); errs != nil {
+	if errs := New(nil, nil).Validate(newInfo(t, func(*v1alpha1.TrainingRuntimeSpec) {}), trainJob()); errs != nil {
 		t.Errorf("errors = %v", errs)
 	}
 	other := newInfo(t, func(s *v1alpha1.TrainingRuntimeSpec) { s.PodGroupPolicy = nil })
-	if objects, err := New(nil).Build(t.Context(), other, trainJob()); objects != nil || err != nil {
+	if objects, err := New(nil, nil).Build(t.Context(), other, trainJob()); objects != nil || err != nil {
 		t.Errorf("without the policy: %v, %v", objects, err)
 	}
 }
@@ -128,7 +128,7 @@ func TestPriorityClassMustExist(t *testing.T) {
 	).Build()
 	for class, want := range map[string]string{"high": "", "": "", "hihg": `replicated job b: PriorityClass "hihg" does not exist`} {
 		info := newInfo(t, func(s *v1alpha1.TrainingRuntimeSpec) { priority(s, 0, "system-node-critical"); priority(s, 1, class) })
-		_, err := New(c).Build(t.Context(), info, trainJob())
+		_, err := New(c, c).Build(t.Context(), info, trainJob())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("class %q: error = %v, want %q", class, err, want)
 		}
