@@ -35,6 +35,8 @@ test: test-unit test-integration ## Run all tests.
 test-unit: ## Run unit and property tests, the scheduling core under the race detector.
 	$(GO) test -vet=off -ldflags '$(LDFLAGS)' $(UNIT_PACKAGES)
 	CGO_ENABLED=1 $(GO) test -vet=off -race $(RACE_PACKAGES)
+	cd hack/bench/workload && $(GO) test -vet=off ./...
+	cd hack/bench/report && $(GO) test -vet=off ./...
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server, scheduler and controllers.
@@ -62,7 +64,23 @@ conformance-trainer: ## Run Kubeflow Trainer's own integration suites against Mu
 	cd hack/conformance && $(GO) test -vet=off ./trainer && $(GO) run ./trainer
 
 .PHONY: bench
-bench: ## Measure the planner.
+bench: BENCH_FLAGS :=
+bench: bench-run ## Measure Muster and its peers on the small set of cases with Kubernetes' scheduler_perf (20 minutes).
+
+.PHONY: bench-full
+bench-full: BENCH_FLAGS := -full -runs 3
+bench-full: bench-run ## Measure all cases, three times each (hours).
+
+.PHONY: bench-run
+bench-run:
+	$(GO) build -o bin/etcd go.etcd.io/etcd/server/v3
+	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -c -o bin/perf.test ./hack/bench/perf
+	$(GO) run ./hack/bench $(BENCH_FLAGS) -out bin/bench
+	cd hack/bench/report && $(GO) run . -in ../../../bin/bench
+	@echo "Tables as a page: cd hack/bench/report && go run . -in ../../../bin/bench -page ../../../docs/benchmarks.md"
+
+.PHONY: bench-planner
+bench-planner: ## Measure the planner alone.
 	$(GO) test -vet=off -run '^$$' -bench . -benchmem ./podgroup/planner
 
 .PHONY: bench-trainer

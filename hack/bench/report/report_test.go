@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/pprof/profile"
+
+	"github.com/muster-sched/muster/hack/bench/workload"
+)
+
+// leave makes a folder as a run leaves it.
+func leave(t *testing.T, folder string, c workload.Case, scheduler string, seconds float64, p *profile.Profile) {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, what any) {
+		data, err := json.Marshal(what)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(workload.RunFile, workload.Run{Case: c, Scheduler: workload.Scheduler{Name: scheduler}})
+	put(workload.ObservationFile, workload.Observation{Seconds: seconds, Pods: c.Pods(), GangSeconds: []float64{seconds / 2, seconds}, PeakHeapBytes: 100 << 20})
+	var out bytes.Buffer
+	if err := p.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, workload.ProfileFile), out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// spent is a profile in which stacks of functions, outermost first, took so many seconds.
+func spent(stacks map[string]int64) *profile.Profile {
+	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}}}
+	for stack, seconds := range stacks {
+		sample := &profile.Sample{Value: []int64{seconds * 1e9}}
+		for _, name := range strings.Split(stack, ";") {
+			f := &profile.Function{ID: uint64(len(p.Function) + 1), Name: name}
+			l := &profile.Location{ID: uint64(len(p.Location) + 1), Line: []profile.Line{{Function: f}}}
+			p.Function, p.Location = append(p.Function, f), append(p.Location, l)
+			sample.Location = append([]*profile.Location{l}, sample.Location...)
+		}
+		p.Sample = append(p.Sample, sample)
+	}
+	return p
+}
+
+func TestReport(t *testing.T) {
+	folder := t.TempDir()
+	gang := workload.Case{Name: "gang-1000x3", About: "gangs of 3", Nodes: 5000, Gangs: []workload.Gangs{{Count: 1000, Size: 3}}}
+	ours := spent(map[string]int64{
+		"main;k8s.io/kubernetes/pkg/scheduler.(*Scheduler).ScheduleOne;github.com/muster-sched/muster/plugins/gangplan.Plan": 3,
+		"main;k8s.io/kubernetes/pkg/scheduler.(*Scheduler).runBindingCycle;net/http.Do":                                      2,
+		"main;k8s.io/apiserver/pkg/server.ServeHTTP":                                                                         7,
+	})
+	theirs := spent(map[string]int64{"main;k8s.io/kubernetes/pkg/scheduler.(*Scheduler).ScheduleOne": 9})
+	leave(t, filepath.Join(folder, "a"), gang, workload.Ours, 20, ours)
+	leave(t, filepath.Join(folder, "b"), gang, workload.Ours, 30, ours)
+	leave(t, filepath.Join(folder, "c"), gang, workload.Ours, 25, ours)
+	leave(t, filepath.Join(folder, "d"), gang, workload.Ceiling, 30, theirs)
+	if err := os.MkdirAll(filepath.Join(folder, "without-figures"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+
+	page := filepath.Join(folder, "page.md")
+	if err := report(folder, page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"5000 nodes, 3000 pods: gangs of 3.",
+		"| no gangs | 100.0 | 1.00 | 3.00 | 1.00 | 0.00 | 30.00 | 30.00 | 100 | 0 | 1 |",
+		"| muster | 120.0 | 1.20 | 1.00 | 0.33 | 0.67 | 25.00 | 25.00 | 100 | 0 | 3 |",
+		"| throughput of the ceiling | gang-1000x3 | at least 0.95 | 1.20 | yes |",
+		"| CPU for deciding of the ceiling's | gang-1000x3 | at most 0.5 | 0.33 | yes |",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Index(string(text), "| no gangs |") > strings.Index(string(text), "| muster |") {
+		t.Error("the ceiling does not come first")
+	}
+	lines, err := os.ReadFile(filepath.Join(folder, "results.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "BenchmarkSchedulerPerf/case=gang-1000x3/scheduler=no-gangs 1 100 pods/s 3 deciding-ms/pod"; !strings.HasPrefix(string(lines), want) {
+		t.Errorf("for benchstat: %s", lines)
+	}
+	var all results
+	data, err := os.ReadFile(filepath.Join(folder, "results.json"))
+	if err != nil || json.Unmarshal(data, &all) != nil || len(all.Runs) != 4 || all.Machine.Cores == 0 {
+		t.Errorf("%v, %+v", err, all)
+	}
+}
+
+func TestReportOfNothing(t *testing.T) {
+	if err := report(t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "-in") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestAims(t *testing.T) {
+	all := []summary{
+		{Case: workload.Case{Name: "topology-750x4"}, Scheduler: workload.Scheduler{Name: workload.Ours}, values: map[string]float64{throughput.unit: 80, peakHeap.unit: 130}},
+		{Case: workload.Case{Name: "topology-750x4"}, Scheduler: workload.Scheduler{Name: native}, values: map[string]float64{throughput.unit: 20}},
+		{Case: workload.Case{Name: "topology-750x4"}, Scheduler: workload.Scheduler{Name: workload.Ceiling}, values: map[string]float64{peakHeap.unit: 100}},
+	}
+	got := measure(all)
+	if len(got) != 2 || got[0].value != 4 || got[0].met || got[1].value != 1.3 || got[1].met {
+		t.Errorf("%+v", got)
+	}
+	all[0].values[throughput.unit], all[0].values[peakHeap.unit] = 100, 120
+	for _, m := range measure(all) {
+		if !m.met {
+			t.Errorf("%s: %v is not met by %v", m.about, m.wanted(), m.value)
+		}
+	}
+}

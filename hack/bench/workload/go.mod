@@ -1,0 +1,3 @@
+module github.com/muster-sched/muster/hack/bench/workload
+
+go 1.26.0
