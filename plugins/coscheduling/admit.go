@@ -306,6 +306,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	pl.turnAway(ctx, key, turn, c, r)
 	if !r.surplus {
 		pl.report.refused(key, reason, r.message)
+		pl.correctProvisioning(key, group)
 	}
 }
 

@@ -15,6 +15,13 @@ import (
 // maxPermitWait is the longest that the scheduling framework lets a pod wait at Permit.
 const maxPermitWait = 15 * time.Minute
 
+// maxProvisioningWindow is the longest that new nodes are held for a gang.
+const maxProvisioningWindow = 24 * time.Hour
+
+func (a *Args) provisioningWindow() time.Duration {
+	return time.Duration(a.ProvisioningWindowSeconds) * time.Second
+}
+
 // Args are the arguments of the Coscheduling plugin in a KubeSchedulerConfiguration:
 //
 //	pluginConfig:
@@ -39,6 +46,11 @@ type Args struct {
 	// 900, the longest the framework allows, less a few seconds in which the gang is let go; 60 by
 	// default.
 	PermitWaitingTimeSeconds *int64 `json:"permitWaitingTimeSeconds,omitempty"`
+
+	// ProvisioningWindowSeconds is for how long nodes that join the cluster one at a time are held for the first gang
+	// in line that lacks room, in seconds, where the PodGroup has no annotation muster.dev/provisioning-window: up to
+	// 86,400; 0, the default, for not at all.
+	ProvisioningWindowSeconds int64 `json:"provisioningWindowSeconds,omitempty"`
 
 	// QueueOrder is PriorityFIFO, the default, or FairShare.
 	QueueOrder QueueOrder `json:"queueOrder,omitempty"`
@@ -73,6 +85,9 @@ func (a *Args) validate() field.ErrorList {
 	var errs field.ErrorList
 	if t, most := *a.PermitWaitingTimeSeconds, int64(maxPermitWait/time.Second); t < 1 || t > most {
 		errs = append(errs, field.Invalid(field.NewPath("permitWaitingTimeSeconds"), t, fmt.Sprintf("must be from 1 to %d", most)))
+	}
+	if t, most := a.ProvisioningWindowSeconds, int64(maxProvisioningWindow/time.Second); t < 0 || t > most {
+		errs = append(errs, field.Invalid(field.NewPath("provisioningWindowSeconds"), t, fmt.Sprintf("must be from 0 to %d", most)))
 	}
 	switch {
 	case a.QueueOrder != PriorityFIFO && a.QueueOrder != FairShare:

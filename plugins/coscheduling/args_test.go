@@ -21,6 +21,8 @@ func TestDecodeArgs(t *testing.T) {
 		"wrong type":       {raw: `{"permitWaitingTimeSeconds": "soon"}`, wantErr: "permitWaitingTimeSeconds"},
 		"zero":             {raw: `{"permitWaitingTimeSeconds": 0}`, wantErr: "permitWaitingTimeSeconds: Invalid value: 0: must be from 1 to 900"},
 		"over the cap":     {raw: `{"permitWaitingTimeSeconds": 901}`, wantErr: "permitWaitingTimeSeconds: Invalid value: 901"},
+		"negative window":  {raw: `{"provisioningWindowSeconds": -1}`, wantErr: "provisioningWindowSeconds: Invalid value: -1: must be from 0 to 86400"},
+		"endless window":   {raw: `{"provisioningWindowSeconds": 86401}`, wantErr: "provisioningWindowSeconds: Invalid value: 86401"},
 		"bad label":        {raw: `{"topologyLevels": ["zone", "not a label"]}`, wantErr: "topologyLevels[1]: Invalid value"},
 		"same label twice": {raw: `{"topologyLevels": ["zone", "zone"]}`, wantErr: "topologyLevels[1]: Duplicate value"},
 	} {

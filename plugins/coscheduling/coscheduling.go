@@ -35,9 +35,11 @@ type Coscheduling struct {
 	gangs   *gangs
 	holds   *holds
 	line    *line
-	cluster *gangplan.Cluster
-	report  *reporter
-	clock   clock.WithDelayedExecution
+	// provisioning is which new nodes are held for gangs.
+	provisioning *provisioning
+	cluster      *gangplan.Cluster
+	report       *reporter
+	clock        clock.WithDelayedExecution
 	// background runs, at some time, what must not hold up the scheduling cycle.
 	background func(func())
 	freed      gangplan.LastFreed
@@ -235,6 +237,7 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	}
 	klog.FromContext(ctx).V(2).Info("Gang is placed whole", "podGroup", key, "members", len(waiting)+1)
 	pl.report.admitted(key)
+	pl.endProvisioning(klog.FromContext(ctx), key, nil, ReasonPlaced, "the gang has its place")
 	pl.activateMembers(klog.FromContext(ctx), key) // those that came too late for this commit
 	return nil, 0
 }

@@ -242,6 +242,14 @@ func (u *usage) share(namespace string) int {
 	return int(math.Round(dominant * shareUnits))
 }
 
+// shareOf is a namespace's share now, 0 for all if the order is not FairShare.
+func (l *line) shareOf(namespace string) int {
+	if l.usage == nil {
+		return 0
+	}
+	return l.usage.share(namespace)
+}
+
 // asShare words a share.
 func asShare(thousandths int) string { return fmt.Sprintf("%.3f", float64(thousandths)/shareUnits) }
 

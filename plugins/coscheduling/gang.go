@@ -445,6 +445,18 @@ func (g *gangs) refusedIn(priority int32) map[string]int {
 	return out
 }
 
+// awaitingNodes lists the gangs that nodes could let in and for which new ones are to be held.
+func (g *gangs) awaitingNodes() (waiters []waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, x := range g.byKey {
+		if r := x.refusal; r != nil && x.complete && r.newcomers != nil && !r.surplus && r.podReason() == ReasonUnschedulable {
+			waiters = append(waiters, waiter{key: key, newcomers: r.newcomers, priority: r.priority})
+		}
+	}
+	return waiters
+}
+
 // elect makes another member the representative of a refused gang, if it is still the given one.
 func (g *gangs) elect(key types.NamespacedName, present, next types.UID) {
 	g.mu.Lock()

@@ -40,10 +40,13 @@ func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
 	return r, r == nil || !r.invalid && !r.forMember(pod.UID)
 }
 
-func (pl *Coscheduling) nodeHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *Coscheduling) nodeHelps(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	old, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
+	}
+	if node != nil {
+		pl.nodeJoins(logger, node) // before anybody is put in line who would take it
 	}
 	r, try := pl.represented(pod)
 	if !try || node == nil || r != nil && r.watch != nil && !r.watch.NodeHelps(old, node) {

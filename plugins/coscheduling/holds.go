@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -55,6 +56,8 @@ type candidate struct {
 	gang        types.NamespacedName // zero for a pod without a gang
 	priority    int32
 	preemptible bool
+	// daemon is set for a pod of a DaemonSet.
+	daemon bool
 	// runTime is the longest that it runs, 0 if that is not known.
 	runTime time.Duration
 }
@@ -278,6 +281,8 @@ func candidateFor(key types.NamespacedName, annotations map[string]string, pods 
 	if key == (types.NamespacedName{}) {
 		annotations = pods[0].Annotations
 	}
+	owner := metav1.GetControllerOfNoCopy(pods[0])
+	c.daemon = c.gang == (types.NamespacedName{}) && owner != nil && owner.Kind == "DaemonSet"
 	// A setting that cannot be read is the default, which promises least; who owns the object is told elsewhere.
 	settings, _ := podgroup.ParseSettings(annotations)
 	c.preemptible = settings.Preemptible

@@ -28,6 +28,8 @@ type refusal struct {
 	// what the verdict is about.
 	surplus bool
 	needs   []planner.ClassNeed
+	// newcomers is what the gang could use of new nodes, nil if none are to be held for it.
+	newcomers *gangplan.Newcomers
 	// invalid is set if the gang asks for a topology that cannot be, so that nothing in the cluster could
 	// help.
 	invalid bool

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
@@ -80,6 +81,11 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 		cluster:    gangplan.NewCluster(args.Levels()),
 		clock:      s.Clock,
 		background: s.Background,
+
+		provisioning: newProvisioning(),
+	}
+	if err := pl.watchNewcomers(klog.FromContext(ctx)); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
 	}
 	if pl.line, err = lineOf(ctx.Done(), handle.SharedInformerFactory(), s.Clock, args); err != nil {
 		return nil, fmt.Errorf("plugin %s: %w", Name, err)

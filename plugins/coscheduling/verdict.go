@@ -35,6 +35,9 @@ func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e
 		pl.cluster.Advise(&d.Demand, e, pl.cluster.Others(key))
 		r.advice.told, r.advice.futile, r.advice.nodes = e.String(), e.Advice.Futile, e.Advice.Nodes
 	}
+	if group := pl.group(key); group != nil && pl.provisioningWindow(group) > 0 {
+		r.newcomers = pl.cluster.Newcomers(d)
+	}
 	r.message = r.advice.told
 	return r
 }

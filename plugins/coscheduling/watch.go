@@ -164,6 +164,7 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 	pl.settle(logger, key)
 	if pl.members.Generation(key) == 0 {
 		pl.gangs.forget(key)
+		pl.endProvisioning(logger, key, nil, ReasonIncomplete, "the gang has no members")
 	}
 }
 
@@ -186,6 +187,7 @@ func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGrou
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
 	pl.groupWithdrawn(logger, key, nil)
 	pl.settle(logger, key)
+	pl.endProvisioning(logger, key, nil, ReasonIncomplete, fmt.Sprintf("PodGroup %q was deleted", key.Name))
 	pl.report.forget(key)
 }
 

@@ -97,6 +97,7 @@ func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	p.members, p.groups = podgroup.NewMembership(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	p.Coscheduling.clock = p.clock
 	p.line = newLine(p.clock, p.args)
+	p.provisioning = newProvisioning()
 	p.report = &reporter{
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 		wanted: map[types.NamespacedName]map[string]report{},

@@ -24,15 +24,19 @@ type Watch struct {
 
 // Watch returns a watch for a gang that Plan just refused with the given explanation.
 func (c *Cluster) Watch(d *Demand, e *planner.Explanation) *Watch {
-	w := &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels(), ledger: &c.ledger}
+	return &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels(), ledger: &c.ledger, singles: c.singlesOf(d)}
+}
+
+// singlesOf lists what the members ask of a node that only this package counts, as an empty node has it.
+func (c *Cluster) singlesOf(d *Demand) (singles []planner.ResourceAmount) {
 	for i := range d.Classes {
 		for _, a := range d.Classes[i].Requests {
-			if name := c.ResourceName(a.Resource); c.singles.counts(a.Resource) && !slices.ContainsFunc(w.singles, func(s planner.ResourceAmount) bool { return s.Name == name }) {
-				w.singles = append(w.singles, planner.ResourceAmount{Name: name, Value: 1})
+			if name := c.ResourceName(a.Resource); c.singles.counts(a.Resource) && !slices.ContainsFunc(singles, func(s planner.ResourceAmount) bool { return s.Name == name }) {
+				singles = append(singles, planner.ResourceAmount{Name: name, Value: 1})
 			}
 		}
 	}
-	return w
+	return singles
 }
 
 // NodeHelps reports whether a node that came (old is nil) or changed could help.

@@ -127,6 +127,48 @@ func (s *scene) awaitReasons(group, reason string, n int) {
 	})
 }
 
+// Nodes that an autoscaler adds one at a time would each be taken by the next pod in line. In its window they are kept
+// for the gang until it fits.
+func TestNodesThatArriveOneByOneAreKeptForTheGang(t *testing.T) {
+	s := newScene(t)
+	s.nodes(1, controlplane.NodeShape{})
+	group := &podgroups.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "gang", Annotations: map[string]string{podgroup.ProvisioningWindowAnnotation: "5m"}}}
+	group.Spec.MinMember = 3
+	s.must(kube.Create(s.ctx, group))
+	s.create(s.members("gang", 3, 8)...)
+	s.awaitRefused("gang")
+	s.create(s.pod("single-0", "", 8), s.pod("small", "", 0))
+	s.awaitBound("", 2)
+
+	s.create(s.pod("single-1", "", 8))
+	s.await("single-1", func() string {
+		pod := &corev1.Pod{}
+		s.must(kube.Get(s.ctx, types.NamespacedName{Namespace: s.namespace, Name: "single-1"}, pod))
+		if reasonOf(pod) != corev1.PodReasonUnschedulable {
+			return "not refused yet"
+		}
+		return ""
+	})
+	for i := range 2 {
+		first := s.nodes(1, controlplane.NodeShape{})
+		s.await("condition Provisioning", func() string {
+			c := s.awaitCondition(s.namespace, "gang", podgroups.ConditionProvisioning, metav1.ConditionTrue)
+			if !strings.Contains(c.Message, fmt.Sprintf("for %d of the 3 members", i+1)) || !strings.Contains(c.Message, first[0]) {
+				return c.Message
+			}
+			return ""
+		})
+		if at := s.bound(s.namespace, "")["single-1"]; at != "" {
+			t.Fatalf("the new node %s went to a pod behind the gang", at)
+		}
+	}
+	s.nodes(1, controlplane.NodeShape{})
+	s.awaitBound("gang", 3)
+	s.awaitCondition(s.namespace, "gang", podgroups.ConditionProvisioning, metav1.ConditionFalse)
+	s.nodes(1, controlplane.NodeShape{})
+	s.awaitBound("", 3)
+}
+
 // Kueue's topology ungater takes its gate from one pod after another and adds the node's host name to the pod's
 // node selector as it does so. The gang starts whole with the last, each member where Kueue has put it.
 func TestKueueUngatesPodByPod(t *testing.T) {
