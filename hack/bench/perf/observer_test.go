@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 
 	"github.com/muster-sched/muster/hack/bench/workload"
@@ -31,11 +33,12 @@ type observer struct {
 	want    int
 	profile *os.File
 
-	mu    sync.Mutex
-	times workload.Times
-	start runtime.MemStats
-	peak  uint64
-	done  chan struct{}
+	mu         sync.Mutex
+	times      workload.Times
+	complete   bool
+	start, end runtime.MemStats
+	peak       uint64
+	done       chan struct{}
 }
 
 // observe starts to watch, and makes sure that all is written before the API server stops.
@@ -45,33 +48,39 @@ func observe(tCtx ktesting.TContext, r workload.Run) (*observer, error) {
 		return nil, err
 	}
 	o := &observer{Run: r, want: r.Case.Pods(), profile: profile, done: make(chan struct{})}
-	watch, err := tCtx.Client().CoreV1().Pods(workload.Namespace).Watch(context.WithoutCancel(tCtx), metav1.ListOptions{LabelSelector: workload.GangLabel})
-	if err != nil {
+	// An informer, not a bare watch: the API server ends the watches of those who fall behind.
+	factory := informers.NewSharedInformerFactoryWithOptions(tCtx.Client(), 0, informers.WithNamespace(workload.Namespace),
+		informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.LabelSelector = workload.GangLabel }))
+	all := make(chan struct{})
+	see := func(obj any) {
+		if pod, ok := obj.(*corev1.Pod); ok && o.see(pod, time.Now()) {
+			close(all)
+		}
+	}
+	informer := factory.Core().V1().Pods().Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, obj any) { see(obj) }}); err != nil {
 		return nil, err
 	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(tCtx))
+	factory.StartWithContext(ctx)
+	factory.WaitForCacheSyncWithContext(ctx)
 	runtime.GC()
 	runtime.ReadMemStats(&o.start)
-	go func() {
+	go o.sample()
+	tCtx.Cleanup(func() {
+		defer factory.Shutdown()
+		defer stop()
+		defer pprof.StopCPUProfile()
 		defer close(o.done)
-		for event := range watch.ResultChan() {
-			if pod, ok := event.Object.(*corev1.Pod); ok && o.see(pod, time.Now()) {
-				break
-			}
+		select {
+		case <-all:
+		case <-time.After(lastWait):
+			tCtx.Errorf("not all of the %d members were seen bound", o.want)
+			return
 		}
-		pprof.StopCPUProfile()
 		if err := o.write(); err != nil {
 			tCtx.Errorf("writing what was observed: %v", err)
 		}
-	}()
-	go o.sample()
-	tCtx.Cleanup(func() {
-		select {
-		case <-o.done:
-		case <-time.After(lastWait):
-			tCtx.Errorf("not all of %d members were seen bound", o.want)
-		}
-		watch.Stop()
-		<-o.done
 	})
 	return o, nil
 }
@@ -80,22 +89,28 @@ func observe(tCtx ktesting.TContext, r workload.Run) (*observer, error) {
 func (o *observer) see(pod *corev1.Pod, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.complete {
+		return false
+	}
 	gang := pod.Labels[workload.GangLabel]
 	if o.times.None() {
 		_ = pprof.StartCPUProfile(o.profile) // fails only if one runs already
 	}
 	o.times.Seen(gang, now)
-	return pod.Spec.NodeName != "" && o.times.Bound(gang, pod.Name, now) == o.want
+	o.complete = pod.Spec.NodeName != "" && o.times.Bound(gang, pod.Name, now) == o.want
+	if o.complete {
+		pprof.StopCPUProfile()
+		runtime.ReadMemStats(&o.end)
+	}
+	return o.complete
 }
 
 // write writes what was observed.
 func (o *observer) write() error {
-	var end runtime.MemStats
-	runtime.ReadMemStats(&end)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	seen := o.times.Observation()
-	seen.AllocatedBytes, seen.Allocations = end.TotalAlloc-o.start.TotalAlloc, end.Mallocs-o.start.Mallocs
+	seen.AllocatedBytes, seen.Allocations = o.end.TotalAlloc-o.start.TotalAlloc, o.end.Mallocs-o.start.Mallocs
 	seen.PeakHeapBytes = o.peak
 	data, err := json.Marshal(seen)
 	if err != nil {
