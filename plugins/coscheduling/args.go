@@ -22,6 +22,9 @@ func (a *Args) provisioningWindow() time.Duration {
 	return time.Duration(a.ProvisioningWindowSeconds) * time.Second
 }
 
+// maxRepairTimeout is the longest that room is kept for a replacement by default.
+const maxRepairTimeout = 24 * time.Hour
+
 // Args are the arguments of the Coscheduling plugin in a KubeSchedulerConfiguration:
 //
 //	pluginConfig:
@@ -58,6 +61,11 @@ type Args struct {
 	// FairShare may be set with the order of that name.
 	FairShare *FairShareArgs `json:"fairShare,omitempty"`
 
+	// RepairTimeoutSeconds is how long room is kept for the replacement of a member that a gang lost, in
+	// seconds, where the PodGroup's annotation muster.dev/rendezvous-timeout sets no other time. From 0, for
+	// nothing kept, to 86400; 600 by default.
+	RepairTimeoutSeconds *int64 `json:"repairTimeoutSeconds,omitempty"`
+
 	// The levels by which a gang is kept together: it is put into the lowest domain that holds it.
 	gangplan.LevelArgs `json:",inline"`
 }
@@ -74,6 +82,9 @@ func decodeArgs(obj runtime.Object) (*Args, error) {
 	}
 	if args.QueueOrder == "" {
 		args.QueueOrder = PriorityFIFO
+	}
+	if args.RepairTimeoutSeconds == nil {
+		args.RepairTimeoutSeconds = ptr.To[int64](600)
 	}
 	if err := args.validate().ToAggregate(); err != nil {
 		return nil, fmt.Errorf("arguments of plugin %s: %w", Name, err)
@@ -96,5 +107,8 @@ func (a *Args) validate() field.ErrorList {
 		errs = append(errs, field.Forbidden(field.NewPath("fairShare"), "only with queueOrder FairShare"))
 	}
 	errs = append(errs, a.FairShare.validate(field.NewPath("fairShare"))...)
+	if t, most := *a.RepairTimeoutSeconds, int64(maxRepairTimeout/time.Second); t < 0 || t > most {
+		errs = append(errs, field.Invalid(field.NewPath("repairTimeoutSeconds"), t, fmt.Sprintf("must be from 0 to %d", most)))
+	}
 	return append(errs, a.LevelArgs.Validate()...)
 }

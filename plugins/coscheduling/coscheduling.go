@@ -35,6 +35,7 @@ type Coscheduling struct {
 	gangs   *gangs
 	holds   *holds
 	line    *line
+	repairs *repairs
 	// provisioning is which new nodes are held for gangs.
 	provisioning *provisioning
 	cluster      *gangplan.Cluster
@@ -81,7 +82,11 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 		pl.handle.DeleteNominatedPodIfExists(pod)
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
-	pl.line.enter(pod)
+	if pl.inRepair(key) {
+		pl.line.enterUrgently(pod)
+	} else {
+		pl.line.enter(pod)
+	}
 	return nil
 }
 
@@ -117,6 +122,9 @@ func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 // that is still to be done.
 func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	pl.leads.Store(true)
+	if !gangplan.IsTrial(state) && !state.IsPodGroupSchedulingCycle() {
+		pl.rehouse(ctx, nodes)
+	}
 	key, ok := podgroup.Key(pod)
 	switch {
 	case !ok && !pl.holds.empty():
@@ -194,9 +202,17 @@ func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *c
 	return framework.NewPostFilterResultWithNominatedNode(node), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 }
 
-// Reserve takes the member's seat in the commit.
+// Reserve takes the member's seat in the commit. A pod without a gang is asked again for room that is held since it
+// was filtered: a gang may have lost a member meanwhile.
 func (pl *Coscheduling) Reserve(_ context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	key, ok := podgroup.Key(pod)
+	if !ok && !gangplan.IsTrial(state) && !pl.holds.empty() {
+		if info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node); err == nil {
+			if why := pl.keptByHold(pod, info); why != "" {
+				return fwk.NewStatus(fwk.Unschedulable, why)
+			}
+		}
+	}
 	if !ok || gangplan.IsTrial(state) || pl.gangs.reserve(key, pod.UID, node) {
 		return nil
 	}
@@ -206,10 +222,13 @@ func (pl *Coscheduling) Reserve(_ context.Context, state fwk.CycleState, pod *co
 // Unreserve gives the seat back, and with it those of the whole gang if it is still being
 // committed. After the commit it is one member that comes back: the others stay, and the gang is
 // planned again around them.
-func (pl *Coscheduling) Unreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, _ string) {
+func (pl *Coscheduling) Unreserve(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) {
 	key, ok := podgroup.Key(pod)
 	if !ok || gangplan.IsTrial(state) {
 		return
+	}
+	if pl.gangs.bindsAlone(key, pod.UID) {
+		defer pl.couldNotBind(klog.FromContext(ctx), key, pod, node)
 	}
 	if r := pl.gangs.unplace(key, pod.UID, fmt.Sprintf("member %q could not keep its place, so the whole gang let go", pod.Name)); r != nil {
 		pl.letGo(klog.FromContext(ctx), key, r)

@@ -28,6 +28,7 @@ const permitGrace = 5 * time.Second
 // begin starts a commit and bounds it.
 func (pl *Coscheduling) begin(logger klog.Logger, key types.NamespacedName, c *commit) {
 	pl.gangs.begin(key, c)
+	pl.takeOver(logger, key, c)
 	wait := pl.commitWait(key)
 	pl.clock.AfterFunc(wait, func() {
 		if r := pl.gangs.expire(key, c, fmt.Sprintf("not all members could take their places within %v, so the whole gang let go", wait)); r != nil {
@@ -139,6 +140,7 @@ func (pl *Coscheduling) letGo(logger klog.Logger, key types.NamespacedName, r *r
 	if !r.surplus {
 		pl.report.refused(key, ReasonLetGo, r.message)
 	}
+	pl.reviewRepair(logger, key) // before anybody is put in line for what the commit held
 	pl.heldNoMore(logger, key, r.seats)
 	pl.clock.AfterFunc(retryAfter(r.failures), func() {
 		for _, uid := range pl.gangs.rested(key, r.failures) {
@@ -238,6 +240,7 @@ func (pl *Coscheduling) claimsFreed(logger klog.Logger, by types.NamespacedName,
 	if len(claims) == 0 {
 		return
 	}
+	pl.claimsMayHouse(claims)
 	for _, other := range pl.gangs.refusedBeside(by) {
 		if r := pl.gangs.refusalOf(other); r != nil && r.helpedBy(claims) {
 			pl.activateRepresentative(logger, other)

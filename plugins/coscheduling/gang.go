@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -373,6 +374,56 @@ func (g *gangs) placedNodes(key types.NamespacedName) map[types.UID]string {
 		out[uid] = node
 	}
 	return out
+}
+
+// planned returns a copy of the members on their way to their nodes and of those with a seat in the commit that
+// is under way, and how many seats that has.
+func (g *gangs) planned(key types.NamespacedName) (nodes map[types.UID]string, seats int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		return nil, 0
+	}
+	nodes = maps.Clone(x.placed)
+	if x.commit != nil {
+		seats = len(x.commit.seats)
+		for uid, s := range x.commit.seats {
+			nodes[uid] = s.Node
+		}
+	}
+	return nodes, seats
+}
+
+// seats is how many members are on their way to their nodes, or have a seat in the commit that is under way.
+func (g *gangs) seats(key types.NamespacedName) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	switch {
+	case !ok:
+		return 0
+	case x.commit == nil:
+		return len(x.placed)
+	default:
+		return len(x.placed) + len(x.commit.seats) - x.commit.reserved
+	}
+}
+
+// commits reports whether a commit of the gang is under way.
+func (g *gangs) commits(key types.NamespacedName) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	return ok && x.commit != nil
+}
+
+// bindsAlone reports whether a member is on its way to its node after its commit, so that it would come back alone.
+func (g *gangs) bindsAlone(key types.NamespacedName, uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	return ok && x.placed[uid] != "" && (x.commit == nil || x.commit.seats[uid] == nil)
 }
 
 // arrived notes that the index of members shows a member on its node, or no longer has it. It

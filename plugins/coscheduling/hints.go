@@ -45,8 +45,9 @@ func (pl *Coscheduling) nodeHelps(logger klog.Logger, pod *corev1.Pod, oldObj, n
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if node != nil {
-		pl.nodeJoins(logger, node) // before anybody is put in line who would take it
+	if node != nil { // before anybody is put in line who would take its room
+		pl.nodeMayHouse(old, node)
+		pl.nodeJoins(logger, node)
 	}
 	r, try := pl.represented(pod)
 	if !try || node == nil || r != nil && r.watch != nil && !r.watch.NodeHelps(old, node) {
@@ -55,10 +56,13 @@ func (pl *Coscheduling) nodeHelps(logger klog.Logger, pod *corev1.Pod, oldObj, n
 	return fwk.Queue, nil
 }
 
-func (pl *Coscheduling) podHelps(_ klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *Coscheduling) podHelps(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	old, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
+	}
+	if old != nil && now == nil {
+		pl.vanished(logger, old) // before anybody takes the room
 	}
 	r, try := pl.represented(pod)
 	if !try {

@@ -27,7 +27,7 @@ func waitingGangs(tb testing.TB, n, nodes int) (*Coscheduling, []*corev1.Pod) {
 		}
 	}
 	fw, infos := stage.NewFramework(tb, running, stage.Nodes(nodes, 8)...)
-	pl := &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(), provisioning: newProvisioning(), clock: &handClock{}}
+	pl := &Coscheduling{handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(), repairs: newRepairs(), provisioning: newProvisioning(), clock: &handClock{}}
 	pl.groups = cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	pl.cluster.Use(fw)
 	pl.cluster.Sync(infos)

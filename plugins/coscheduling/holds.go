@@ -226,28 +226,59 @@ func (s *holds) takeKept() []*corev1.Pod {
 // hold keeps room for a gang in place of what it keeps by a hold of that kind, until the hold's time is over.
 // Whoever may fit into what is kept no more is put in line. It must not be called with a lock held.
 func (pl *Coscheduling) hold(logger klog.Logger, owner holdOwner, h *hold) {
-	before := pl.holds.set(owner, h)
-	pl.clock.AfterFunc(h.until.Sub(pl.clock.Now()), func() {
-		if pl.holds.end(owner, h) {
-			logger.V(2).Info("Room is held no more: its time is over", "podGroup", owner.gang, "for", owner.kind)
-			pl.holdEnded(logger, owner, h)
-		}
-	})
-	if before != nil {
-		pl.holdEnded(logger, owner, before)
-	}
+	pl.heldBefore(logger, owner, pl.changeHold(logger, owner, h))
 }
 
 // unhold ends a hold, if there is one.
 func (pl *Coscheduling) unhold(logger klog.Logger, owner holdOwner) {
-	if before := pl.holds.set(owner, nil); before != nil {
-		pl.holdEnded(logger, owner, before)
+	pl.heldBefore(logger, owner, pl.changeHold(logger, owner, nil))
+}
+
+// changeHold is hold, or unhold if h is nil, for callers with a lock: it puts nobody in line, and returns the claims
+// that are held no more.
+func (pl *Coscheduling) changeHold(logger klog.Logger, owner holdOwner, h *hold) (freed []gangplan.Claim) {
+	before := pl.holds.set(owner, h)
+	if h != nil {
+		pl.clock.AfterFunc(h.until.Sub(pl.clock.Now()), func() {
+			if pl.holds.end(owner, h) {
+				logger.V(2).Info("Room is held no more: its time is over", "podGroup", owner.gang, "for", owner.kind)
+				pl.heldBefore(logger, owner, h.claims)
+			}
+		})
+	}
+	switch {
+	case before == nil:
+		return nil
+	case before.admits != nil:
+		return before.claims // whom it admits may differ now
+	default:
+		return before.without(h)
 	}
 }
 
-func (pl *Coscheduling) holdEnded(logger klog.Logger, owner holdOwner, h *hold) {
-	pl.claimsFreed(logger, owner.gang, h.claims)
-	pl.activatePods(logger, pl.holds.takeKept()...)
+// without lists the claims of a hold that another one, nil for none, does not have.
+func (h *hold) without(other *hold) []gangplan.Claim {
+	if other == nil {
+		return h.claims
+	}
+	left := slices.Clone(other.claims)
+	var claims []gangplan.Claim
+	for _, claim := range h.claims {
+		if i := slices.IndexFunc(left, func(l gangplan.Claim) bool { return l.SameAs(&claim) }); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		} else {
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}
+
+// heldBefore puts those in line who may fit into what was held until now. It must not be called with a lock held.
+func (pl *Coscheduling) heldBefore(logger klog.Logger, owner holdOwner, claims []gangplan.Claim) {
+	if len(claims) > 0 {
+		pl.claimsFreed(logger, owner.gang, claims)
+		pl.activatePods(logger, pl.holds.takeKept()...)
+	}
 }
 
 // keptByHold says why a pod without a gang may not use a node, or returns "".

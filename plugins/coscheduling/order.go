@@ -23,9 +23,10 @@ const (
 	FairShare QueueOrder = "FairShare"
 )
 
-// Less orders the queue by priority, then, under FairShare, by the share of the namespace, then by age, then by gang,
-// then by rank as a number. A gang is as old as its PodGroup, whenever its members came, so that they stand in line
-// together; a pod without a gang, and a native pod group, is as old as its time in the queue, as under the default
+// Less orders the queue by priority, then members that their gang lacks, which goes on without them, then, under
+// FairShare, by the share of the namespace, then by age, then by gang, then by rank as a number. A gang is as old as its
+// PodGroup, whenever its members came, so that they stand in line together; a pod without a gang, and a native pod
+// group, is as old as its time in the queue, as under the default
 // order.
 //
 // It runs under the queue's lock, and all that it looks at stays the same while an entity is in the queue: see line.
@@ -34,6 +35,9 @@ func (pl *Coscheduling) Less(a, b fwk.QueuedEntityInfo) bool {
 		return p > q
 	}
 	x, y := pl.place(a), pl.place(b)
+	if x.urgent != y.urgent {
+		return x.urgent
+	}
 	if x.share != y.share {
 		return x.share < y.share
 	}

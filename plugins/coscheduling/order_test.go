@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/ptr"
@@ -23,7 +24,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // orderPlugin knows PodGroups by name, each created so many seconds after the epoch.
 func orderPlugin(t testing.TB, groups map[string]int) *Coscheduling {
 	t.Helper()
-	pl := &Coscheduling{groups: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), line: &line{}}
+	pl := &Coscheduling{groups: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), line: newLine(&handClock{}, &Args{})}
 	for name, age := range groups {
 		g := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(age) * time.Second))}}
 		if err := pl.groups.Add(g); err != nil {
@@ -39,6 +40,19 @@ type queuedPod struct {
 	priority int32
 	rank     int // -1 for none
 	queued   int // seconds
+	urgent   bool
+}
+
+// enter puts the pods into the queue.
+func (q queuedPod) enter(pl *Coscheduling, t interface{ Fatal(...any) }) *framework.QueuedPodInfo {
+	info := q.info(t)
+	info.Pod.UID = types.UID(fmt.Sprint(q)) // one for each
+	if q.urgent {
+		pl.line.enterUrgently(info.Pod)
+	} else {
+		pl.line.enter(info.Pod)
+	}
+	return info
 }
 
 func (q queuedPod) info(t interface{ Fatal(...any) }) *framework.QueuedPodInfo {
@@ -61,6 +75,7 @@ func TestQueueOrder(t *testing.T) {
 	pl := orderPlugin(t, map[string]int{"old": 10, "new": 20, "twin": 20})
 	want := []queuedPod{
 		{name: "urgent", priority: 9, rank: -1, queued: 99},
+		{name: "twin-1", group: "twin", rank: 1, queued: 50, urgent: true},
 		{name: "early", rank: -1, queued: 5},
 		{name: "old-z", group: "old", rank: 2, queued: 80},
 		{name: "old-b", group: "old", rank: 9, queued: 70},
@@ -75,7 +90,7 @@ func TestQueueOrder(t *testing.T) {
 	got := slices.Clone(want)
 	slices.Reverse(got)
 	slices.SortFunc(got, func(a, b queuedPod) int {
-		if pl.Less(a.info(t), b.info(t)) {
+		if pl.Less(a.enter(pl, t), b.enter(pl, t)) {
 			return -1
 		}
 		return 1
@@ -96,11 +111,12 @@ func TestQueueOrderIsStrict(t *testing.T) {
 			priority: rapid.Int32Range(0, 1).Draw(t, "priority"),
 			rank:     rapid.IntRange(-1, 11).Draw(t, "rank"),
 			queued:   rapid.IntRange(0, 3).Draw(t, "queued"),
+			urgent:   rapid.Bool().Draw(t, "urgent"),
 		}
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		x, y, z := draw.Draw(t, "x"), draw.Draw(t, "y"), draw.Draw(t, "z")
-		less := func(a, b queuedPod) bool { return pl.Less(a.info(t), b.info(t)) }
+		less := func(a, b queuedPod) bool { return pl.Less(a.enter(pl, t), b.enter(pl, t)) }
 		if less(x, x) {
 			t.Fatal("before itself")
 		}
@@ -110,5 +126,57 @@ func TestQueueOrderIsStrict(t *testing.T) {
 		if less(x, y) && less(y, z) && !less(x, z) {
 			t.Fatal("not transitive")
 		}
+		equal := func(a, b queuedPod) bool { return !less(a, b) && !less(b, a) }
+		if equal(x, y) && equal(y, z) && !equal(x, z) {
+			t.Fatal("equals are not equal to the same")
+		}
 	})
+}
+
+// A member is urgent if it enters the queue while its gang has members with a place and fewer than it needs, and
+// stays so until it enters again: where it stands in the queue must not change meanwhile.
+func TestWhoIsUrgent(t *testing.T) {
+	p, pods := newRepairPlay(t, 3, []string{"n0", "n1", "n2"}, []int{2}, stage.Nodes(3, 8)...)
+	enter := func(pod *corev1.Pod) bool {
+		p.PreEnqueue(p.ctx, pod)
+		return p.line.of(pod.UID).urgent
+	}
+	surplus := p.late(3)
+	if enter(surplus) {
+		t.Error("a member above the minimum is urgent")
+	}
+	p.lose(pods[2])
+	if p.line.of(surplus.UID).urgent {
+		t.Error("its place in the queue changed")
+	}
+	if !enter(surplus) {
+		t.Error("the only member that can replace the lost one is not urgent")
+	}
+	later := p.late(4)
+	p.follow(surplus)
+	if enter(later) {
+		t.Error("urgent beside the replacement")
+	}
+	p.see(surplus, binds(surplus, "n2"))
+	p.podDeleted(p.logger, pods[1])
+	if !enter(later) {
+		t.Fatal("not urgent")
+	}
+	p.podDeleted(p.logger, later)
+	p.clock.Step(forgetAfter)
+	if newcomer := p.otherGang(1)[0]; enter(newcomer) {
+		t.Error("a member of a gang without a place is urgent")
+	}
+	if n := len(p.line.standings); n != 0 {
+		t.Errorf("%d members that left are remembered", n)
+	}
+}
+
+func BenchmarkLess(b *testing.B) {
+	pl := orderPlugin(b, map[string]int{"a": 1, "c": 2})
+	x, y := queuedPod{name: "p-1", group: "a", rank: 1}.info(b), queuedPod{name: "p-1", group: "c", rank: 1}.info(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		pl.Less(x, y)
+	}
 }

@@ -35,6 +35,8 @@ const (
 	ReasonInvalidTopology = "InvalidTopology"
 	// ReasonLetGo means that the gang had a plan, but a member could not keep its place.
 	ReasonLetGo = "LetGo"
+	// ReasonMemberLost is of an event: a gang goes on without a member, and keeps its place.
+	ReasonMemberLost = "MemberLost"
 	// ReasonPlaced means that all members that the gang needs have their place.
 	ReasonPlaced = "Placed"
 )
@@ -285,7 +287,12 @@ func (r *reporter) tell(ctx context.Context, about subject, group *v1alpha1.PodG
 	if about.condition == v1alpha1.ConditionUnschedulable && w.status == metav1.ConditionTrue {
 		kind = corev1.EventTypeWarning
 	}
+	r.event(klog.FromContext(ctx), group, kind, w.reason, w.message)
+}
+
+// event emits an event about a PodGroup.
+func (r *reporter) event(logger klog.Logger, group *v1alpha1.PodGroup, kind, reason, message string) {
 	regarding := group.DeepCopy()
 	regarding.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
-	r.recorder.WithLogger(klog.FromContext(ctx)).Eventf(regarding, nil, kind, w.reason, "Scheduling", "%s", shortened(w.message, noteLimit))
+	r.recorder.WithLogger(logger).Eventf(regarding, nil, kind, reason, "Scheduling", "%s", shortened(message, noteLimit))
 }

@@ -16,6 +16,8 @@ import (
 type standing struct {
 	// share is its namespace's share under the order FairShare, in thousandths; 0 under any other.
 	share int
+	// urgent is set for a member that its gang lacks: other members have their places, and they are too few.
+	urgent bool
 }
 
 // line remembers how the pods in the scheduler's queue stood when they came into line. The queue is a heap: while an
@@ -128,15 +130,23 @@ func (l *line) podGone(pod *corev1.Pod) {
 }
 
 // enter takes the standing of a pod that is about to come into line.
-func (l *line) enter(pod *corev1.Pod) {
-	if l.usage == nil {
-		return
+func (l *line) enter(pod *corev1.Pod) { l.stand(pod, standing{}) }
+
+// enterUrgently is enter for a member that its gang lacks.
+func (l *line) enterUrgently(pod *corev1.Pod) { l.stand(pod, standing{urgent: true}) }
+
+func (l *line) stand(pod *corev1.Pod, s standing) {
+	if l.usage != nil {
+		s.share = l.usage.share(pod.Namespace)
 	}
-	s := standing{share: l.usage.share(pod.Namespace)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sweep()
-	l.standings[pod.UID] = s
+	if s == (standing{}) {
+		delete(l.standings, pod.UID)
+	} else {
+		l.standings[pod.UID] = s
+	}
 }
 
 // leave notes that a pod does not come into line again.
@@ -160,9 +170,6 @@ func (l *line) sweep() {
 
 // of returns how a pod stands.
 func (l *line) of(pod types.UID) standing {
-	if l.usage == nil {
-		return standing{}
-	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.standings[pod]

@@ -78,6 +78,7 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 		members:    podgroup.NewMembership(),
 		gangs:      newGangs(),
 		holds:      newHolds(),
+		repairs:    newRepairs(),
 		cluster:    gangplan.NewCluster(args.Levels()),
 		clock:      s.Clock,
 		background: s.Background,

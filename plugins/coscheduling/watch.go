@@ -58,6 +58,9 @@ func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 	if err != nil {
 		return err
 	}
+	if err := pl.watchScheduler(logger); err != nil {
+		return err
+	}
 	go groups.RunWithContext(ctx)
 	go pods.RunWithContext(ctx)
 	pl.report.run(ctx, s.Writers)
@@ -65,6 +68,31 @@ func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 		return fmt.Errorf("waiting for PodGroups and their pods: %w", context.Cause(ctx))
 	}
 	return nil
+}
+
+// watchScheduler follows what the scheduler itself sees of pods and nodes: when room becomes free there, and what
+// lost members looked like, of which the index of members knows little.
+func (pl *Coscheduling) watchScheduler(logger klog.Logger) error {
+	core := pl.handle.SharedInformerFactory().Core().V1()
+	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(obj any) {
+			if pod, ok := untombed[*corev1.Pod](obj); ok && pod.Spec.NodeName != "" {
+				pl.vanished(logger, pod)
+			}
+		},
+	}); err != nil {
+		return err
+	}
+	_, err := core.Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(obj any) { pl.nodeChanged(logger, nil, obj.(*corev1.Node)) },
+		UpdateFunc: func(old, obj any) { pl.nodeChanged(logger, old.(*corev1.Node), obj.(*corev1.Node)) },
+		DeleteFunc: func(obj any) {
+			if node, ok := untombed[*corev1.Node](obj); ok {
+				pl.nodeChanged(logger, node, nil)
+			}
+		},
+	})
+	return err
 }
 
 // checkPodGroupServed returns an error that names the CRD if the API server does not serve it; the
@@ -108,6 +136,10 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 		pl.topologyChanged(logger, key, pod)
 	}
 	defer pl.recheckTopology(logger, key)
+	defer pl.reviewRepair(logger, key)
+	if podgroup.StateOf(pod) != podgroup.Waiting {
+		pl.line.leave(pod.UID)
+	}
 	switch podgroup.StateOf(pod) {
 	case podgroup.Waiting:
 		pl.settle(logger, key)
@@ -118,6 +150,7 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 			pl.clock.AfterFunc(missingGroupGrace, func() { pl.reportMissingGroup(logger, key, pod.Name) })
 		}
 	case podgroup.Gone:
+		pl.leaving(logger, key, pod.Name, pod.UID)
 		pl.gangs.arrived(key, pod.UID)
 		pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 		pl.settle(logger, key)
@@ -158,6 +191,8 @@ func (pl *Coscheduling) recheckTopology(logger klog.Logger, key types.Namespaced
 
 // left is what follows when a pod is no longer a member of a gang.
 func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
+	defer pl.reviewRepair(logger, key)
+	pl.line.leave(pod.UID)
 	pl.gangs.arrived(key, pod.UID)
 	pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 	pl.recheckTopology(logger, key)
@@ -173,6 +208,7 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 		return // a status, often our own
 	}
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
+	defer pl.reviewRepair(logger, key)
 	pl.correct(key)
 	if old != nil && asksForMore(old, group) {
 		pl.groupWithdrawn(logger, key, group)
@@ -186,6 +222,7 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGroup) {
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
 	pl.groupWithdrawn(logger, key, nil)
+	pl.reviewRepair(logger, key)
 	pl.settle(logger, key)
 	pl.endProvisioning(logger, key, nil, ReasonIncomplete, fmt.Sprintf("PodGroup %q was deleted", key.Name))
 	pl.report.forget(key)

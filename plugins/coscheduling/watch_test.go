@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -81,10 +82,16 @@ func (c *handClock) Step(d time.Duration) {
 
 func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	t.Helper()
-	fw, infos := stage.NewFramework(t, nil, nodes...)
+	return newPlayBeside(t, nil, nodes...)
+}
+
+// newPlayBeside is newPlay with pods on the nodes, which the plugin has yet to see.
+func newPlayBeside(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) *play {
+	t.Helper()
+	fw, infos := stage.NewFramework(t, pods, nodes...)
 	p := &play{t: t, nodes: infos, clock: &handClock{}, activated: map[string]*corev1.Pod{}}
 	p.Coscheduling = &Coscheduling{
-		handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(),
+		handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(), repairs: newRepairs(),
 		background: func(do func()) { go do() },
 	}
 	p.cluster.Sync(infos)
@@ -99,11 +106,23 @@ func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
 	p.line = newLine(p.clock, p.args)
 	p.provisioning = newProvisioning()
 	p.report = &reporter{
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
-		wanted: map[types.NamespacedName]map[string]report{},
+		queue:    workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
+		wanted:   map[types.NamespacedName]map[string]report{},
+		recorder: &events.FakeRecorder{},
+	}
+	for _, node := range nodes {
+		p.showNode(node)
 	}
 	p.queueing.Store(true)
 	return p
+}
+
+// showNode shows a node to the scheduler's informer, not to the snapshot.
+func (p *play) showNode(node *corev1.Node) {
+	p.t.Helper()
+	if err := p.handle.SharedInformerFactory().Core().V1().Nodes().Informer().GetStore().Add(node); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 // group makes the PodGroup of the tests.

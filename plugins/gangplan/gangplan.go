@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -18,6 +19,8 @@ type Claim struct {
 	Requests []planner.Amount
 	// named are the requests with the names of the resources, for other goroutines than the model's.
 	named []planner.ResourceAmount
+	// ports are host ports that are not in named: a claim made by ClaimOf, which has no Requests.
+	ports []fwk.ProtocolPort
 }
 
 // Hold takes claims out of what the model has left, until the returned function gives them back.
@@ -29,7 +32,7 @@ func (c *Cluster) Hold(claims []Claim) (release func()) {
 	var all []taken
 	for _, claim := range claims {
 		if id, ok := c.Node(claim.Node); ok {
-			t := taken{id, c.singles.held(claim.Requests)}
+			t := taken{id, c.singles.held(c.requestsOf(claim))}
 			c.Take(t.node, t.amounts)
 			all = append(all, t)
 		}
