@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/muster-sched/muster/cmd/muster-local/controlplane"
 	"github.com/muster-sched/muster/plugins/coscheduling"
 	"github.com/muster-sched/muster/podgroup"
 	podgroups "github.com/muster-sched/muster/podgroup/api/v1alpha1"
+	trainer "github.com/muster-sched/muster/trainer/api/v1alpha1"
 )
 
 // An autoscaler adds nodes for pods with PodScheduled=False of the reason Unschedulable. Members have it exactly as
@@ -169,41 +171,53 @@ func TestNodesThatArriveOneByOneAreKeptForTheGang(t *testing.T) {
 	s.awaitBound("", 3)
 }
 
-// Kueue's topology ungater takes its gate from one pod after another and adds the node's host name to the pod's
-// node selector as it does so. The gang starts whole with the last, each member where Kueue has put it.
-func TestKueueUngatesPodByPod(t *testing.T) {
-	const gate = "kueue.x-k8s.io/topology"
+// Kueue holds a TrainJob suspended, and patches into it what its admission decided: node selectors, annotations for
+// autoscalers, its gate. Then its topology ungater takes the gate from one pod after another and adds the node's host name
+// to that pod's node selector. The gang starts whole with the last, each member where Kueue has put it.
+func TestKueueAdmitsATrainJobPodByPod(t *testing.T) {
+	const gate, request = "kueue.x-k8s.io/topology", "autoscaling.x-k8s.io/consume-provisioning-request"
 	s := newScene(t)
-	nodes := s.nodes(4, controlplane.NodeShape{})
-	s.group("gang", 4)
-	s.create(s.members("gang", 4, 8, func(p *corev1.Pod) {
-		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
-	})...)
-	s.awaitReasons("gang", corev1.PodReasonSchedulingGated, 4)
+	s.runtimes()
+	s.nodes(1, controlplane.NodeShape{NamePrefix: "other"})
+	nodes := s.nodes(3, controlplane.NodeShape{Labels: map[string]string{"pool": "reserved"}})
+	job := s.trainJob("llm", "torch-distributed-gang", 3, 8)
+	job.Spec.Suspend = ptr.To(true)
+	s.must(kube.Create(s.ctx, job))
+	s.awaitTrainJob("llm", trainer.TrainJobSuspended)
+	s.change(job, func() {
+		patch := patchOf("kueue.x-k8s.io/manager", "node", trainer.PodSpecPatch{
+			NodeSelector: map[string]string{"pool": "reserved"}, SchedulingGates: []corev1.PodSchedulingGate{{Name: gate}},
+		})
+		patch.TrainingRuntimeSpec.Template.Spec.ReplicatedJobs[0].Template.Spec.Template.Metadata = &metav1.ObjectMeta{Annotations: map[string]string{request: "llm-1"}}
+		job.Spec.RuntimePatches = []trainer.RuntimePatch{patch}
+	})
+	s.suspend(job, false)
+	s.awaitReasons("llm", corev1.PodReasonSchedulingGated, 3)
 	want := map[string]string{}
-	for i := range 4 {
-		name, node := fmt.Sprintf("gang-%d", i), nodes[3-i]
-		pod := &corev1.Pod{}
-		s.must(kube.Get(s.ctx, types.NamespacedName{Namespace: s.namespace, Name: name}, pod))
+	for i, pod := range s.trainPods("llm") {
 		pod.Spec.SchedulingGates = nil
-		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
-		s.must(kube.Update(s.ctx, pod))
-		want[name] = node
-		if i < 3 {
-			s.await("PodGroup", func() string {
-				c := s.awaitCondition(s.namespace, "gang", podgroups.ConditionScheduled, metav1.ConditionFalse)
-				if held := fmt.Sprintf("%d held by scheduling gates", 3-i); c.Reason != podgroups.ReasonSchedulingGated || !strings.Contains(c.Message, held) {
-					return c.Message
-				}
-				return ""
-			})
-			if n := len(s.bound(s.namespace, "gang")); n > 0 {
-				t.Fatalf("%d members bound while others are gated", n)
+		pod.Spec.NodeSelector[corev1.LabelHostname] = nodes[2-i]
+		s.must(kube.Update(s.ctx, &pod))
+		want[pod.Name] = nodes[2-i]
+		if pod.Spec.NodeSelector["pool"] != "reserved" || pod.Annotations[request] != "llm-1" {
+			t.Errorf("%s has node selector %v and annotations %v", pod.Name, pod.Spec.NodeSelector, pod.Annotations)
+		}
+		if i == 2 {
+			break
+		}
+		s.await("PodGroup", func() string {
+			c := s.awaitCondition(s.namespace, "llm", podgroups.ConditionScheduled, metav1.ConditionFalse)
+			if held := fmt.Sprintf("%d held by scheduling gates", 2-i); c.Reason != podgroups.ReasonSchedulingGated || !strings.Contains(c.Message, held) {
+				return c.Message
 			}
+			return ""
+		})
+		if n := len(s.bound(s.namespace, "llm")); n > 0 {
+			t.Fatalf("%d members bound while others are gated", n)
 		}
 	}
-	s.awaitBound("gang", 4)
-	if got := s.bound(s.namespace, "gang"); !maps.Equal(got, want) {
+	s.awaitBound("llm", 3)
+	if got := s.bound(s.namespace, "llm"); !maps.Equal(got, want) {
 		t.Errorf("members are on %v, want %v", got, want)
 	}
 }
