@@ -23,6 +23,9 @@ func TestDecodeArgs(t *testing.T) {
 		"over the cap":     {raw: `{"permitWaitingTimeSeconds": 901}`, wantErr: "permitWaitingTimeSeconds: Invalid value: 901"},
 		"negative window":  {raw: `{"provisioningWindowSeconds": -1}`, wantErr: "provisioningWindowSeconds: Invalid value: -1: must be from 0 to 86400"},
 		"endless window":   {raw: `{"provisioningWindowSeconds": 86401}`, wantErr: "provisioningWindowSeconds: Invalid value: 86401"},
+		"negative repair":  {raw: `{"repairTimeoutSeconds": -1}`, wantErr: "repairTimeoutSeconds: Invalid value: -1: must be from 0 to 86400"},
+		"endless repair":   {raw: `{"repairTimeoutSeconds": 86401}`, wantErr: "repairTimeoutSeconds: Invalid value: 86401"},
+		"no repair":        {raw: `{"repairTimeoutSeconds": 0}`, wait: 60},
 		"bad label":        {raw: `{"topologyLevels": ["zone", "not a label"]}`, wantErr: "topologyLevels[1]: Invalid value"},
 		"same label twice": {raw: `{"topologyLevels": ["zone", "zone"]}`, wantErr: "topologyLevels[1]: Duplicate value"},
 	} {
@@ -42,7 +45,7 @@ func TestDecodeArgs(t *testing.T) {
 			}
 		})
 	}
-	if args, err := decodeArgs(nil); err != nil || *args.PermitWaitingTimeSeconds != 60 {
+	if args, err := decodeArgs(nil); err != nil || *args.PermitWaitingTimeSeconds != 60 || *args.RepairTimeoutSeconds != 600 {
 		t.Errorf("no arguments: %v, %v", args, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/plugins/stage"
@@ -257,6 +259,59 @@ func TestCommitIsBounded(t *testing.T) {
 	p.mustBeInLine("ns/m-0")
 	if _, why := p.turn(pods[0]); why != "" {
 		t.Error(why)
+	}
+}
+
+// The framework lets no pod wait at Permit for longer than 15 minutes, and rejects each by itself: a gang whose
+// scheduleTimeoutSeconds is longer must be let go before, as a whole.
+func TestCommitEndsBeforeTheFrameworksCap(t *testing.T) {
+	p := newPlay(t, stage.Nodes(3, 8)...)
+	group := p.group(3)
+	group.Spec.ScheduleTimeoutSeconds = ptr.To[int32](3600)
+	pods := p.wholeNodeMembers(3)
+	node, _ := p.turn(pods[0])
+	p.Reserve(p.ctx, framework.NewCycleState(), pods[0], node)
+	status, wait := p.Permit(p.ctx, nil, pods[0], node)
+	if status.Code() != fwk.Wait || wait > 15*time.Minute {
+		t.Fatalf("%v, waits for %v", status, wait)
+	}
+	p.handle.AddWaitingPod(pods[0], map[string]time.Duration{Name: wait})
+	p.clock.Step(15*time.Minute - permitGrace - time.Second)
+	if p.gangs.refusalOf(testKey) != nil {
+		t.Fatal("let go too early")
+	}
+	p.clock.Step(time.Second)
+	if status := p.handle.WaitOnPermit(p.ctx, pods[0]); !status.IsRejected() || !strings.Contains(status.Message(), "14m55s") {
+		t.Errorf("after the commit's time: %v", status)
+	}
+}
+
+// A gang that cannot start does not put its members in line again and again.
+func TestStuckGangActivatesNobody(t *testing.T) {
+	p := newPlay(t, stage.Nodes(1, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(3)
+	if _, why := p.turn(pods[0]); why == "" {
+		t.Fatal("three members on one node")
+	}
+	p.inLine()
+	told := p.report.queue.Len()
+	for range 10 {
+		for _, pod := range pods {
+			if _, why := p.turn(pod); why == "" {
+				t.Fatal("three members on one node")
+			}
+			p.PostFilter(p.ctx, nil, pod, framework.NewDefaultNodeToStatus())
+			seen := p.see(pod, with(pod, func(pod *corev1.Pod) {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
+			}))
+			p.see(seen, pod)
+		}
+		p.clock.Step(time.Second)
+	}
+	p.mustBeInLine()
+	if now := p.report.queue.Len(); now != told {
+		t.Errorf("%d PodGroups are to be written, %d were", now, told)
 	}
 }
 
