@@ -155,18 +155,20 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", why, err
 	}
 	commit := pl.newCommit(d, plan)
-	commit.surplus = surplus
-	pl.begin(klog.FromContext(ctx), key, commit)
+	commit.surplus, commit.need = surplus, d.Min
+	seats := pl.begin(klog.FromContext(ctx), key, commit)
 	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
-	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(commit.seats), "placed", c.present, "domain", plan.Domain)
+	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(seats), "placed", c.present, "domain", plan.Domain)
 	if t, wait := group.Spec.ScheduleTimeoutSeconds, pl.commitWait(key); t != nil && time.Duration(*t)*time.Second > wait {
 		klog.FromContext(ctx).Info("spec.scheduleTimeoutSeconds is longer than members can wait; they wait for the longest time possible",
 			"podGroup", key, "scheduleTimeoutSeconds", *t, "wait", wait)
 	}
-	pl.nominate(ctx, commit.inOrder())
-	pl.checkStillThere(ctx, key, group, commit)
-	if s, ok := commit.seats[pod.UID]; ok {
-		return s.Node, "", nil
+	pl.nominate(ctx, seats)
+	pl.checkStillThere(ctx, key, group, seats)
+	for _, s := range seats {
+		if s.pod.UID == pod.UID {
+			return s.Node, "", nil
+		}
 	}
 	return "", "the gang goes on without this member, for which there is no room now", nil
 }

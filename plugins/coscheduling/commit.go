@@ -22,6 +22,8 @@ type commit struct {
 	replanned int
 	// surplus is set if the gang has its minimum without the members of this commit.
 	surplus bool
+	// need is how many members it must place; those beyond may go while it is under way.
+	need int
 }
 
 // seat is the place of one member in a commit.

@@ -227,6 +227,10 @@ func (pl *Coscheduling) Unreserve(ctx context.Context, state fwk.CycleState, pod
 	if !ok || gangplan.IsTrial(state) {
 		return
 	}
+	if pl.isGone(pod) && pl.goOnWithout(klog.FromContext(ctx), key, pod.UID) {
+		pl.gangs.unplace(key, pod.UID, "")
+		return
+	}
 	if pl.gangs.bindsAlone(key, pod.UID) {
 		defer pl.couldNotBind(klog.FromContext(ctx), key, pod, node)
 	}
@@ -249,16 +253,21 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	case !done:
 		return fwk.NewStatus(fwk.Wait), pl.commitWait(key) + permitGrace
 	}
+	pl.placedWhole(klog.FromContext(ctx), key, waiting, len(waiting)+1)
+	return nil, 0
+}
+
+// placedWhole lets the members bind that wait for each other, once all of a commit are reserved.
+func (pl *Coscheduling) placedWhole(logger klog.Logger, key types.NamespacedName, waiting []types.UID, members int) {
 	for _, uid := range waiting {
 		if w := pl.handle.GetWaitingPod(uid); w != nil {
 			w.Allow(Name)
 		}
 	}
-	klog.FromContext(ctx).V(2).Info("Gang is placed whole", "podGroup", key, "members", len(waiting)+1)
+	logger.V(2).Info("Gang is placed whole", "podGroup", key, "members", members)
 	pl.report.admitted(key)
-	pl.endProvisioning(klog.FromContext(ctx), key, nil, ReasonPlaced, "the gang has its place")
-	pl.activateMembers(klog.FromContext(ctx), key) // those that came too late for this commit
-	return nil, 0
+	pl.endProvisioning(logger, key, nil, ReasonPlaced, "the gang has its place")
+	pl.activateMembers(logger, key) // those that came too late for this commit
 }
 
 // commitWait is how long the members of a gang may wait for each other once it is planned: no

@@ -25,16 +25,19 @@ const (
 // commit must come first: a member that timed out by itself could miss a commit that succeeds.
 const permitGrace = 5 * time.Second
 
-// begin starts a commit and bounds it.
-func (pl *Coscheduling) begin(logger klog.Logger, key types.NamespacedName, c *commit) {
+// begin starts a commit and bounds it. It returns the seats that it has to begin with, in rank order: from now on
+// they change under the lock alone.
+func (pl *Coscheduling) begin(logger klog.Logger, key types.NamespacedName, c *commit) (seats []*seat) {
+	seats = c.inOrder()
 	pl.gangs.begin(key, c)
-	pl.takeOver(logger, key, c)
+	pl.takeOver(logger, key, seats)
 	wait := pl.commitWait(key)
 	pl.clock.AfterFunc(wait, func() {
 		if r := pl.gangs.expire(key, c, fmt.Sprintf("not all members could take their places within %v, so the whole gang let go", wait)); r != nil {
 			pl.letGo(logger, key, r)
 		}
 	})
+	return seats
 }
 
 // nominate makes the scheduler keep the members' places against pods of equal or lower priority,
@@ -51,7 +54,7 @@ func (pl *Coscheduling) nominate(ctx context.Context, seats []*seat) {
 
 // checkStillThere lets a new commit go if a member or the PodGroup changed while the gang was being
 // planned: the event came before the commit it would have ended.
-func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, planned *v1alpha1.PodGroup, c *commit) {
+func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.NamespacedName, planned *v1alpha1.PodGroup, seats []*seat) {
 	logger := klog.FromContext(ctx)
 	if now := pl.group(key); now == nil || asksForMore(planned, now) {
 		pl.groupWithdrawn(logger, key, now)
@@ -61,10 +64,9 @@ func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.Namespace
 	for _, m := range pl.members.Members(key) {
 		waits[m.UID] = m.State == podgroup.Waiting
 	}
-	for _, s := range c.inOrder() {
+	for _, s := range seats {
 		if !waits[s.pod.UID] {
 			pl.waitsNoMore(logger, key, s.pod.UID, s.pod.Name)
-			return
 		}
 	}
 }
@@ -167,9 +169,12 @@ func retryAfter(failures int) time.Duration {
 }
 
 // waitsNoMore ends what a member was part of that was deleted, failed, or was bound by somebody else
-// while it waited for its place: a commit cannot succeed without it, and a refused gang may fit
-// without it.
+// while it waited for its place: a commit cannot succeed without it unless it has enough others, and a refused gang may
+// fit without it.
 func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName, uid types.UID, name string) {
+	if pl.goOnWithout(logger, key, uid) {
+		return
+	}
 	if r := pl.gangs.release(key, uid, fmt.Sprintf("member %q no longer waits for its place, so the whole gang let go", name)); r != nil {
 		pl.letGo(logger, key, r)
 	}

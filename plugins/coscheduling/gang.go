@@ -356,7 +356,9 @@ func (g *gangs) reseat(key types.NamespacedName, seats []*seat) bool {
 	}
 	g.releases++
 	for _, s := range seats {
-		x.commit.seats[s.pod.UID] = s
+		if _, still := x.commit.seats[s.pod.UID]; still {
+			x.commit.seats[s.pod.UID] = s
+		}
 	}
 	return true
 }

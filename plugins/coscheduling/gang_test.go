@@ -21,7 +21,7 @@ func everyone(types.UID) bool { return true }
 
 // testCommit has n members, member i on node i.
 func testCommit(n int) *commit {
-	c := &commit{seats: map[types.UID]*seat{}}
+	c := &commit{seats: map[types.UID]*seat{}, need: n}
 	for i := range n {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprintf("m-%d", i), UID: stage.UID(i)}}
 		c.seats[stage.UID(i)] = &seat{pod: pod, Claim: gangplan.Claim{Node: fmt.Sprint(i)}}

@@ -255,7 +255,7 @@ func (pl *Coscheduling) keepRoom(logger klog.Logger, key types.NamespacedName) (
 }
 
 // takeOver notes which losses the members of a commit stand for: it keeps their room from now on.
-func (pl *Coscheduling) takeOver(logger klog.Logger, key types.NamespacedName, c *commit) {
+func (pl *Coscheduling) takeOver(logger klog.Logger, key types.NamespacedName, seats []*seat) {
 	if !pl.repairs.any.Load() {
 		return
 	}
@@ -265,7 +265,6 @@ func (pl *Coscheduling) takeOver(logger klog.Logger, key types.NamespacedName, c
 		pl.repairs.mu.Unlock()
 		return
 	}
-	seats := c.inOrder()
 	nodes := map[string]bool{}
 	for _, s := range seats {
 		nodes[s.Node] = true

@@ -2,9 +2,11 @@ package coscheduling
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
@@ -46,4 +48,69 @@ func ofOtherKinds(d *gangplan.Demand) []*corev1.Pod {
 		}
 	}
 	return others
+}
+
+// goOnWithout lets a commit go on without a member that is gone, if it has as many as it needs without it. It
+// reports false if it has not, or if there is no such commit.
+func (pl *Coscheduling) goOnWithout(logger klog.Logger, key types.NamespacedName, uid types.UID) bool {
+	left, waiting, done := pl.gangs.without(key, uid, func(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil })
+	if left == nil {
+		return false
+	}
+	logger.V(2).Info("Gang goes on without a surplus member", "podGroup", key, "pod", klog.KObj(left.pod))
+	pl.handle.DeleteNominatedPodIfExists(left.pod)
+	if left.reserved {
+		pl.reject(uid, "the member is gone")
+	}
+	pl.heldNoMore(logger, key, []*seat{left})
+	if done {
+		pl.placedWhole(logger, key, waiting, len(waiting))
+	}
+	return true
+}
+
+// without takes the seat of a member out of the commit under way, if the commit has enough others. With done the
+// others are all reserved, and wait to be let go on.
+func (g *gangs) without(key types.NamespacedName, uid types.UID, waits func(types.UID) bool) (gone *seat, waiting []types.UID, done bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || x.commit == nil || x.commit.seats[uid] == nil || len(x.commit.seats) <= max(x.commit.need, 1) {
+		return nil, nil, false
+	}
+	c := x.commit
+	gone = c.seats[uid]
+	reserved := c.reserved
+	if gone.reserved {
+		reserved--
+	}
+	if done = reserved == len(c.seats)-1; done {
+		for other := range c.seats {
+			switch {
+			case other == uid:
+			case !waits(other):
+				return nil, nil, false // it was rejected, or is about to begin to wait: nobody would let it go on
+			default:
+				waiting = append(waiting, other)
+			}
+		}
+		slices.Sort(waiting)
+	}
+	g.releases++
+	delete(c.seats, uid)
+	c.reserved = reserved
+	if gone.reserved {
+		delete(x.placed, uid)
+		x.leaving.Insert(uid)
+	}
+	if done {
+		x.commit, x.refusal, x.failures = nil, nil, 0
+	}
+	return gone, waiting, done
+}
+
+// isGone reports whether a pod was deleted, or is about to be.
+func (pl *Coscheduling) isGone(pod *corev1.Pod) bool {
+	now, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(pod.Namespace).Get(pod.Name)
+	return err != nil || now.UID != pod.UID || now.DeletionTimestamp != nil
 }

@@ -421,7 +421,7 @@ func TestPodGroupThatChangesDuringACommit(t *testing.T) {
 			for i, s := range p.gangs.byKey[testKey].commit.inOrder() {
 				s.pod = pods[i]
 			}
-			p.checkStillThere(p.ctx, testKey, group, p.gangs.byKey[testKey].commit)
+			p.checkStillThere(p.ctx, testKey, group, p.gangs.byKey[testKey].commit.inOrder())
 			if p.gangs.byKey[testKey].commit != nil {
 				t.Error("the commit goes on")
 			}
