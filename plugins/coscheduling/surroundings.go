@@ -100,14 +100,14 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 	return pl, nil
 }
 
-// WriteConditions writes the conditions of PodGroups that are to be written, for a caller whose Surroundings
-// have no writers. It reports whether there were any.
-func (pl *Coscheduling) WriteConditions(ctx context.Context) bool {
-	any := pl.report.queue.Len() > 0
-	for pl.report.queue.Len() > 0 {
+// HasConditions reports whether conditions of PodGroups are to be written.
+func (pl *Coscheduling) HasConditions() bool { return pl.report.queue.Len() > 0 }
+
+// WriteConditions writes them, for a caller whose Surroundings have no writers.
+func (pl *Coscheduling) WriteConditions(ctx context.Context) {
+	for pl.HasConditions() {
 		pl.report.next(ctx)
 	}
-	return any
 }
 
 // newPodGroupClient returns a client of PodGroups, which are JSON whatever content type cfg names.

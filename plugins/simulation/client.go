@@ -1,0 +1,132 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// errDead is what a dead process would get from the API, if it still asked.
+var errDead = fmt.Errorf("the process is dead")
+
+// client is how a process reaches the API. What is not overridden is not for here and panics.
+type client struct {
+	kubernetes.Interface
+	api  *api
+	dead *bool
+}
+
+func (c *client) CoreV1() typedcorev1.CoreV1Interface { return coreClient{client: c} }
+
+type coreClient struct {
+	typedcorev1.CoreV1Interface
+	client *client
+}
+
+func (c coreClient) Pods(namespace string) typedcorev1.PodInterface {
+	return podClient{client: c.client, namespace: namespace}
+}
+
+// Events is asked for by a part of the scheduler that publishes none here.
+func (c coreClient) Events(string) typedcorev1.EventInterface { return nil }
+
+type podClient struct {
+	typedcorev1.PodInterface
+	client    *client
+	namespace string
+}
+
+func (c podClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Pod, error) {
+	if *c.client.dead {
+		return nil, errDead
+	}
+	if pod := c.client.api.pods[types.NamespacedName{Namespace: c.namespace, Name: name}]; pod != nil {
+		return pod.DeepCopy(), nil
+	}
+	return nil, notFound(name)
+}
+
+func (c podClient) Delete(_ context.Context, name string, options metav1.DeleteOptions) error {
+	if *c.client.dead {
+		return errDead
+	}
+	key := types.NamespacedName{Namespace: c.namespace, Name: name}
+	pod := c.client.api.pods[key]
+	switch {
+	case pod == nil:
+		return notFound(name)
+	case options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.UID:
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, fmt.Errorf("the UID in the precondition does not match"))
+	}
+	c.client.api.deletePod(key, pod.UID)
+	return nil
+}
+
+// EvictV1 implements typedcorev1.PodExpansion; there are no PodDisruptionBudgets.
+func (c podClient) EvictV1(ctx context.Context, eviction *policyv1.Eviction) error {
+	options := metav1.DeleteOptions{}
+	if eviction.DeleteOptions != nil {
+		options = *eviction.DeleteOptions
+	}
+	return c.Delete(ctx, eviction.Name, options)
+}
+
+func notFound(name string) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, name)
+}
+
+// groupClient writes the status of PodGroups.
+type groupClient struct {
+	dynamic.NamespaceableResourceInterface
+	client *client
+}
+
+func (c groupClient) Namespace(namespace string) dynamic.ResourceInterface {
+	return groupsIn{client: c.client, namespace: namespace}
+}
+
+type groupsIn struct {
+	dynamic.ResourceInterface
+	client    *client
+	namespace string
+}
+
+// ApplyStatus sets the conditions that the object names. The others stay: no writer takes back one that it
+// applied once.
+func (c groupsIn) ApplyStatus(_ context.Context, name string, obj *unstructured.Unstructured, _ metav1.ApplyOptions) (*unstructured.Unstructured, error) {
+	if *c.client.dead {
+		return nil, errDead
+	}
+	var applied v1alpha1.PodGroup
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &applied); err != nil {
+		return nil, err
+	}
+	key := types.NamespacedName{Namespace: c.namespace, Name: name}
+	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "podgroups"}
+	switch group := c.client.api.groups[key]; {
+	case group == nil:
+		return nil, apierrors.NewNotFound(resource, name)
+	case applied.UID != "" && applied.UID != group.UID:
+		return nil, apierrors.NewConflict(resource, name, fmt.Errorf("the UID does not match"))
+	}
+	c.client.api.updateGroup(key, "", func(group *v1alpha1.PodGroup) {
+		for _, condition := range applied.Status.Conditions {
+			meta.SetStatusCondition(&group.Status.Conditions, condition)
+		}
+	})
+	return obj, nil
+}

@@ -1,0 +1,510 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// Options are the settings of a simulation.
+type Options struct {
+	// Start is the time at the beginning; by default the first of January 2026.
+	Start time.Time
+	// Coscheduling and GPUTopology are the plugins' arguments as in a KubeSchedulerConfiguration, JSON or YAML.
+	Coscheduling, GPUTopology string
+	// Logger is the scheduler's; the zero Logger writes nothing.
+	Logger klog.Logger
+	// Binds tells what becomes of a binding that the scheduler asks for, and Starts whether the kubelet lets a pod
+	// run. By default all goes well.
+	Binds  func(*corev1.Pod) BindResult
+	Starts func(*corev1.Pod) bool
+	// Choose picks one of n works that could be done next, from 0 for the first of the order of Work. By default that
+	// one is.
+	Choose func(n int) int
+}
+
+// BindResult is what becomes of a binding.
+type BindResult int
+
+// Results of a binding.
+const (
+	// BindSucceeds is a binding that is carried out.
+	BindSucceeds BindResult = iota
+	// BindFails is one that is not.
+	BindFails
+	// BindAnswerLost is one that is carried out, but the scheduler gets an error.
+	BindAnswerLost
+)
+
+// Work is something that can be done next. Until there is no more of it, the time stands still.
+type Work int
+
+// The works, in the order in which they are done if nothing else is chosen.
+const (
+	// ShowPodGroup shows the plugin the next change of a PodGroup.
+	ShowPodGroup Work = iota
+	// ShowMember shows the plugin the next change of a pod with a gang's label.
+	ShowMember
+	// ShowNode shows the scheduler the next change of a node.
+	ShowNode
+	// ShowPod shows the scheduler the next change of a pod.
+	ShowPod
+	// MakePod lets a Job make a pod that it lacks.
+	MakePod
+	// DoInBackground does what the plugin left for later.
+	DoInBackground
+	// WriteConditions lets the plugin write conditions of PodGroups.
+	WriteConditions
+	// GoOnBinding lets a binding cycle go on.
+	GoOnBinding
+	// Reconcile lets the PodGroup controller look at a PodGroup.
+	Reconcile
+	// Ring is what was to happen about now.
+	Ring
+	// Schedule runs a scheduling cycle.
+	Schedule
+
+	works int = iota
+)
+
+// String names the work.
+func (w Work) String() string {
+	return [works]string{
+		"ShowPodGroup", "ShowMember", "ShowNode", "ShowPod", "MakePod", "DoInBackground", "WriteConditions", "GoOnBinding", "Reconcile", "Ring", "Schedule",
+	}[w]
+}
+
+// Cluster is a simulated cluster with a scheduler. It is for one goroutine.
+type Cluster struct {
+	options   Options
+	clock     *Clock
+	api       *api
+	process   *process
+	jobs      map[string]*job
+	names     []string // of the jobs, as they came
+	groups    controller
+	lost      sets.Set[string]
+	held      sets.Set[Work]
+	observers []func(Event)
+}
+
+// New starts a cluster without nodes. It is an error if the scheduler does not start.
+func New(options Options) (*Cluster, error) {
+	if options.Start.IsZero() {
+		options.Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	c := &Cluster{
+		options: options,
+		clock:   NewClock(options.Start),
+		jobs:    map[string]*job{},
+		lost:    sets.New[string](),
+		held:    sets.New[Work](),
+	}
+	c.api = newAPI(c.clock)
+	c.api.watchers = append(c.api.watchers, c.saw)
+	c.groups.cluster = c
+	var err error
+	c.process, err = c.start()
+	return c, err
+}
+
+// Close ends the scheduler.
+func (c *Cluster) Close() {
+	if c.process != nil {
+		c.process.kill(func(*corev1.Pod) bool { return false })
+		c.process = nil
+	}
+}
+
+// Clock returns the cluster's clock. It must not be set but by Advance.
+func (c *Cluster) Clock() *Clock { return c.clock }
+
+// Observe makes a function see everything that happens from now on.
+func (c *Cluster) Observe(see func(Event)) { c.observers = append(c.observers, see) }
+
+func (c *Cluster) observed() bool { return len(c.observers) > 0 }
+
+func (c *Cluster) tell(e Event) {
+	e.At = c.clock.Now()
+	for _, see := range c.observers {
+		see(e)
+	}
+}
+
+// saw lets the cluster's controllers follow what changes in the API.
+func (c *Cluster) saw(old, now object) {
+	switch o := now.(type) {
+	case *corev1.Pod:
+		was, _ := old.(*corev1.Pod)
+		c.follow(was, o)
+		if j := c.jobOf(o); j != nil {
+			j.saw(o, true)
+		}
+		c.groups.saw(o)
+		return
+	case *v1alpha1.PodGroup:
+		c.groups.add(nameOf(o))
+		return
+	}
+	if pod, ok := old.(*corev1.Pod); ok && now == nil {
+		if j := c.jobOf(pod); j != nil {
+			j.saw(pod, false)
+		}
+		c.groups.saw(pod)
+	}
+}
+
+func (c *Cluster) jobOf(pod *corev1.Pod) *job {
+	if len(pod.OwnerReferences) == 0 {
+		return nil
+	}
+	if j := c.jobs[pod.OwnerReferences[0].Name]; j != nil && j.uid == pod.OwnerReferences[0].UID {
+		return j
+	}
+	return nil
+}
+
+// Submit makes a Job, and its PodGroup if it is to have one. The Job makes its pods as MakePod is done.
+func (c *Cluster) Submit(spec Job) {
+	if c.jobs[spec.Name] != nil {
+		panic(fmt.Sprintf("simulation: Job %s exists", spec.Name))
+	}
+	n := len(spec.Sizes)
+	j := &job{Job: spec, uid: types.UID("job-" + c.api.nextVersion()), made: make([]int, n), live: make([]string, n), done: sets.New[int]()}
+	c.jobs[spec.Name] = j
+	c.names = append(c.names, spec.Name)
+	c.tell(Event{Kind: Submitted, Object: j.key()})
+	if !spec.WithoutGroup {
+		c.CreateGroup(spec.Name)
+	}
+}
+
+// CreateGroup makes the PodGroup of a Job, if the Job has a gang and the PodGroup does not exist.
+func (c *Cluster) CreateGroup(name string) {
+	if j := c.jobs[name]; j != nil && j.MinMember > 0 && c.api.groups[j.key()] == nil {
+		c.api.createGroup(j.group())
+	}
+}
+
+// DeleteGroup deletes the PodGroup of a Job.
+func (c *Cluster) DeleteGroup(name string) {
+	if j := c.jobs[name]; j != nil && c.api.deleteGroup(j.key()) {
+		c.tell(Event{Kind: Changed, Object: j.key(), Reason: "Deleted"})
+	}
+}
+
+// EditGroup changes a PodGroup as its user would.
+func (c *Cluster) EditGroup(name string, change func(*v1alpha1.PodGroup)) {
+	key := types.NamespacedName{Namespace: Namespace, Name: name}
+	if c.api.updateGroup(key, "", change) {
+		c.tell(Event{Kind: Changed, Object: key, Reason: "Edited"})
+	}
+}
+
+// Ungate takes the scheduling gates off the pods of a Job.
+func (c *Cluster) Ungate(name string) {
+	j := c.jobs[name]
+	if j == nil {
+		return
+	}
+	j.Gated = false
+	for _, pod := range j.live {
+		c.api.updatePod(types.NamespacedName{Namespace: Namespace, Name: pod}, "", func(pod *corev1.Pod) { pod.Spec.SchedulingGates = nil })
+	}
+}
+
+// Withdraw deletes a Job with its PodGroup and its pods.
+func (c *Cluster) Withdraw(name string) {
+	j := c.jobs[name]
+	if j == nil {
+		return
+	}
+	delete(c.jobs, name)
+	for i, n := range c.names {
+		if n == name {
+			c.names = append(c.names[:i:i], c.names[i+1:]...)
+			break
+		}
+	}
+	c.tell(Event{Kind: Withdrawn, Object: j.key()})
+	c.api.deleteGroup(j.key())
+	for _, o := range c.api.list((*corev1.Pod)(nil)) {
+		if pod := o.(*corev1.Pod); len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].UID == j.uid {
+			c.DeletePod(pod.Name)
+		}
+	}
+}
+
+// DeletePod deletes a pod.
+func (c *Cluster) DeletePod(name string) {
+	c.api.deletePod(types.NamespacedName{Namespace: Namespace, Name: name}, "")
+}
+
+// EndPod ends a pod that is on a node, with the phase Succeeded or Failed. It reports whether it did.
+func (c *Cluster) EndPod(name string, phase corev1.PodPhase) bool {
+	key := types.NamespacedName{Namespace: Namespace, Name: name}
+	pod := c.api.pods[key]
+	return pod != nil && c.endPod(key, pod.UID, phase)
+}
+
+func (c *Cluster) starts(pod *corev1.Pod) bool {
+	if c.options.Starts != nil && !c.options.Starts(pod) {
+		c.endPod(nameOf(pod), pod.UID, corev1.PodFailed)
+		return false
+	}
+	return true
+}
+
+// bind carries out what a binding cycle asked for.
+func (c *Cluster) bind(b *binding) error {
+	result := BindSucceeds
+	if c.options.Binds != nil {
+		result = c.options.Binds(b.pod)
+	}
+	key := nameOf(b.pod)
+	if result == BindFails {
+		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Reason: "Refused"})
+		return fmt.Errorf("the API server refuses the binding")
+	}
+	if err := c.api.bind(b.binding); err != nil {
+		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Note: err.Error()})
+		return err
+	}
+	c.tell(Event{Kind: Bound, Object: key, Node: b.node})
+	if result == BindAnswerLost {
+		return fmt.Errorf("the answer of the API server is lost")
+	}
+	return nil
+}
+
+// Kill ends the scheduler where it stands. Of the bindings that are on their way, those are carried out that the
+// caller chooses.
+func (c *Cluster) Kill(carriedOut func(*corev1.Pod) bool) {
+	if c.process != nil {
+		c.process.kill(carriedOut)
+		c.process = nil
+		c.tell(Event{Kind: Restarted, Reason: "Killed"})
+	}
+}
+
+// Start starts the scheduler if it is dead.
+func (c *Cluster) Start() error {
+	if c.process != nil {
+		return nil
+	}
+	var err error
+	c.process, err = c.start()
+	c.tell(Event{Kind: Restarted, Reason: "Started"})
+	return err
+}
+
+// Hold keeps some work from being done until it is let go.
+func (c *Cluster) Hold(w Work) { c.held.Insert(w) }
+
+// LetGo ends what Hold began.
+func (c *Cluster) LetGo(w Work) { c.held.Delete(w) }
+
+// Relist makes a watch of the scheduler start again: ShowPodGroup, ShowMember, ShowNode or ShowPod.
+func (c *Cluster) Relist(w Work) {
+	if f := c.feed(w); f != nil {
+		f.relist(c.process.lists[f]())
+	}
+}
+
+func (c *Cluster) feed(w Work) *feed {
+	if c.process == nil {
+		return nil
+	}
+	switch w {
+	case ShowPodGroup:
+		return c.process.groups
+	case ShowMember:
+		return c.process.members
+	case ShowNode:
+		return c.process.nodes
+	case ShowPod:
+		return c.process.pods
+	}
+	return nil
+}
+
+// todo reports whether there is work of a kind.
+func (c *Cluster) todo(w Work) bool {
+	if c.held.Has(w) {
+		return false
+	}
+	switch w {
+	case MakePod:
+		return c.nextPod() != nil
+	case Reconcile:
+		return len(c.groups.queue) > 0
+	case Ring:
+		return c.clock.due()
+	}
+	if c.process == nil {
+		return false
+	}
+	switch w {
+	case DoInBackground:
+		return len(c.process.background) > 0
+	case WriteConditions:
+		return c.process.plugin.HasConditions()
+	case GoOnBinding:
+		return c.process.nextBinding() != nil
+	case Schedule:
+		return c.process.canSchedule()
+	default:
+		return len(c.feed(w).pending) > 0
+	}
+}
+
+// Step does one thing that there is to do, and returns what. It returns false if there is nothing.
+func (c *Cluster) Step() (Work, bool) {
+	if c.options.Choose == nil {
+		for w := range Work(works) {
+			if c.todo(w) {
+				c.do(w)
+				return w, true
+			}
+		}
+		return 0, false
+	}
+	var could []Work
+	for w := range Work(works) {
+		if c.todo(w) {
+			could = append(could, w)
+		}
+	}
+	if len(could) == 0 {
+		return 0, false
+	}
+	w := could[c.options.Choose(len(could))]
+	c.do(w)
+	return w, true
+}
+
+func (c *Cluster) do(w Work) {
+	switch w {
+	case MakePod:
+		j := c.nextPod()
+		index := j.missing()
+		pod := j.pod(index)
+		j.made[index]++
+		j.live[index] = pod.Name
+		c.api.createPod(pod)
+	case Reconcile:
+		c.groups.reconcile()
+	case Ring:
+		c.clock.ring()
+	case DoInBackground:
+		do := c.process.background[0]
+		c.process.background = c.process.background[1:]
+		do()
+	case WriteConditions:
+		c.process.plugin.WriteConditions(c.process.ctx)
+	case GoOnBinding:
+		c.process.goOn(c.process.nextBinding())
+	case Schedule:
+		c.process.schedule()
+	default:
+		c.feed(w).show()
+	}
+}
+
+// nextPod returns the first Job that lacks a pod.
+func (c *Cluster) nextPod() *job {
+	for _, name := range c.names {
+		if j := c.jobs[name]; j.missing() >= 0 {
+			return j
+		}
+	}
+	return nil
+}
+
+// settleLimit is more work than any moment has.
+const settleLimit = 100_000
+
+// Settle does all there is to do at the present time. It is an error if that does not end.
+func (c *Cluster) Settle() error {
+	counts := map[Work]int{}
+	for range settleLimit {
+		w, ok := c.Step()
+		if !ok {
+			return nil
+		}
+		counts[w]++
+	}
+	return fmt.Errorf("there is always more to do at one moment: %v", counts)
+}
+
+// Advance lets the time pass, and does on the way what there is to do.
+func (c *Cluster) Advance(d time.Duration) error {
+	end := c.clock.Now().Add(d)
+	for {
+		if err := c.Settle(); err != nil {
+			return err
+		}
+		next, ok := c.clock.next()
+		if !ok || next.After(end) {
+			break
+		}
+		if !next.After(c.clock.Now()) {
+			break // held
+		}
+		c.clock.set(next)
+	}
+	c.clock.set(end)
+	return c.Settle()
+}
+
+// controller is the PodGroup controller: the product's rules for the status, without its client.
+type controller struct {
+	cluster *Cluster
+	queue   []types.NamespacedName
+	queued  sets.Set[types.NamespacedName]
+}
+
+func (g *controller) add(key types.NamespacedName) {
+	if g.queued == nil {
+		g.queued = sets.New[types.NamespacedName]()
+	}
+	if !g.queued.Has(key) {
+		g.queued.Insert(key)
+		g.queue = append(g.queue, key)
+	}
+}
+
+func (g *controller) saw(pod *corev1.Pod) {
+	if key, ok := podgroup.Key(pod); ok {
+		g.add(key)
+	}
+}
+
+// reconcile writes the status of the PodGroup that is first in line.
+func (g *controller) reconcile() {
+	key := g.queue[0]
+	g.queue = g.queue[1:]
+	g.queued.Delete(key)
+	a := g.cluster.api
+	group := a.groups[key]
+	if group == nil {
+		return
+	}
+	var members []podgroup.Member
+	for _, pod := range a.podsOf(key) {
+		members = append(members, podgroup.MemberOf(pod))
+	}
+	status := podgroup.ComputeStatus(group, members, g.cluster.clock.Now())
+	if apiequality.Semantic.DeepEqual(status, group.Status) {
+		return
+	}
+	a.updateGroup(key, group.UID, func(group *v1alpha1.PodGroup) { group.Status = status })
+}

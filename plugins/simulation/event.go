@@ -1,0 +1,73 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kind is what kind of thing happened.
+type Kind string
+
+// What happens in a cluster.
+const (
+	// Submitted: the Object, a Job, came.
+	Submitted Kind = "Submitted"
+	// Withdrawn: the Object, a Job, was deleted with its PodGroup and pods.
+	Withdrawn Kind = "Withdrawn"
+	// Released: the scheduler lets Pods of one commit bind.
+	Released Kind = "Released"
+	// Bound: the Object, a pod, is bound to Node.
+	Bound Kind = "Bound"
+	// BindFailed: the Object, a pod, was not bound, or it was and the scheduler was told that it was not.
+	BindFailed Kind = "BindFailed"
+	// Running: the Object, a pod, runs on Node.
+	Running Kind = "Running"
+	// Ended: the Object, a pod, ended with the phase Reason.
+	Ended Kind = "Ended"
+	// Removed: the Object, a pod, is gone.
+	Removed Kind = "Removed"
+	// Changed: the PodGroup Object was changed by its user.
+	Changed Kind = "Changed"
+	// NodeChanged: Node was added, removed, lost, returned, cordoned or uncordoned, as Reason says.
+	NodeChanged Kind = "NodeChanged"
+	// Said: the scheduler published an event about the Object.
+	Said Kind = "Said"
+	// Restarted: the scheduler was killed or started.
+	Restarted Kind = "Restarted"
+)
+
+// Event is one thing that happened.
+type Event struct {
+	At     time.Time
+	Kind   Kind
+	Object types.NamespacedName
+	Node   string
+	Reason string
+	Note   string
+	Pods   []*corev1.Pod
+}
+
+// String says it in one line.
+func (e Event) String() string {
+	parts := []string{string(e.Kind)}
+	if e.Object.Name != "" {
+		parts = append(parts, e.Object.Name)
+	}
+	for _, pod := range e.Pods {
+		parts = append(parts, pod.Name)
+	}
+	if e.Node != "" {
+		parts = append(parts, "node "+e.Node)
+	}
+	if e.Reason != "" {
+		parts = append(parts, e.Reason)
+	}
+	if e.Note != "" {
+		parts = append(parts, fmt.Sprintf("%q", e.Note))
+	}
+	return strings.Join(parts, " ")
+}

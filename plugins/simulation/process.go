@@ -1,0 +1,321 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"github.com/muster-sched/muster/plugins/coscheduling"
+	"github.com/muster-sched/muster/plugins/gputopology"
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// SchedulerName is the scheduler that pods of the simulation ask for.
+const SchedulerName = "muster-scheduler"
+
+// process is a running kube-scheduler. Its scheduling cycles are called for; its binding cycles are goroutines of
+// which none runs unless it is its turn.
+type process struct {
+	cluster   *Cluster
+	scheduler *scheduler.Scheduler
+	plugin    *coscheduling.Coscheduling
+	framework framework.Framework
+	clock     lifetime
+	ctx       context.Context
+	cancel    context.CancelFunc
+	dead      bool
+
+	pods, nodes, members, groups *feed
+	lists                        map[*feed]func() []object
+	stops                        []func()
+
+	background []func()
+	// backingOff are the pods that back off from an error and will be put in line.
+	backingOff sets.Set[types.UID]
+	waiting    map[types.UID]*waitingPod
+
+	// bindings are the binding cycles in the order in which they began, and current is the one whose turn it is.
+	bindings []*binding
+	current  *binding
+	entered  chan *binding
+	// expect is set when the scheduling cycle that runs will end with a binding cycle, and allowed are the pods
+	// whose wait it ended.
+	expect  bool
+	allowed []*corev1.Pod
+}
+
+// binding is a binding cycle.
+type binding struct {
+	pod  *corev1.Pod
+	node string
+	// ctx ends when the cycle does.
+	ctx    context.Context
+	resume chan struct{}
+	parked chan struct{}
+	// ready tells whether it can go on.
+	ready func() bool
+	// binding is what it asked the API for, and err the answer.
+	binding *corev1.Binding
+	asked   time.Time
+	err     error
+}
+
+// plugins are those of the scheduler's default configuration that need no other objects than nodes and pods.
+var plugins = []string{
+	names.DefaultBinder, names.SchedulingGates, names.NodeUnschedulable, names.NodeName, names.TaintToleration, names.NodeAffinity,
+	names.NodePorts, names.NodeResourcesFit, names.PodTopologySpread, names.InterPodAffinity,
+}
+
+func profileOf(o *Options) (schedconfig.KubeSchedulerProfile, error) {
+	defaults, err := latest.Default()
+	if err != nil {
+		return schedconfig.KubeSchedulerProfile{}, err
+	}
+	p := schedconfig.KubeSchedulerProfile{SchedulerName: SchedulerName, Plugins: &schedconfig.Plugins{}, PluginConfig: slices.Clone(defaults.Profiles[0].PluginConfig)}
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled,
+		schedconfig.Plugin{Name: coscheduling.Name}, schedconfig.Plugin{Name: gputopology.Name, Weight: 4})
+	for _, name := range plugins {
+		p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, schedconfig.Plugin{Name: name})
+	}
+	for name, args := range map[string]string{coscheduling.Name: o.Coscheduling, gputopology.Name: o.GPUTopology} {
+		p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: name, Args: &apiruntime.Unknown{Raw: []byte(args)}})
+	}
+	return p, nil
+}
+
+// start starts a scheduler that sees what there is.
+func (c *Cluster) start() (*process, error) {
+	p := &process{
+		cluster:    c,
+		waiting:    map[types.UID]*waitingPod{},
+		backingOff: sets.New[types.UID](),
+		entered:    make(chan *binding),
+		lists:      map[*feed]func() []object{},
+	}
+	p.clock = lifetime{c.clock, &p.dead}
+	p.ctx, p.cancel = context.WithCancel(klog.NewContext(context.Background(), c.options.Logger))
+	client := &client{api: c.api, dead: &p.dead}
+
+	factory := informers.NewSharedInformerFactory(client, 0)
+	indexers := func() cache.Indexer {
+		return cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	}
+	p.pods = watched(p, indexers(), nil, func(pod *corev1.Pod) bool {
+		return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	})
+	p.nodes = watched(p, indexers(), nil, func(*corev1.Node) bool { return true })
+	p.groups = watched(p, indexers(), nil, func(*v1alpha1.PodGroup) bool { return true })
+	p.members = watched(p, podgroup.NewPodInformer(client, 0).GetIndexer(), podgroup.Transform, func(pod *corev1.Pod) bool {
+		return pod.Labels[v1alpha1.GroupLabel] != ""
+	})
+	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.pods })
+	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.nodes })
+
+	profiles, err := profileOf(&c.options)
+	if err != nil {
+		return nil, err
+	}
+	p.scheduler, err = scheduler.New(p.ctx, client, factory, nil,
+		func(string) events.EventRecorderLogger { return recorder{c} },
+		scheduler.WithProfiles(profiles),
+		scheduler.WithClock(p.clock),
+		scheduler.WithParallelism(1),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{
+			coscheduling.Name: func(ctx context.Context, args apiruntime.Object, h fwk.Handle) (fwk.Plugin, error) {
+				p.framework = &profile{h.(framework.Framework), p}
+				plugin, err := coscheduling.NewIn(ctx, args, p.framework, coscheduling.Surroundings{
+					Clock: p.clock, PodGroups: p.groups, Members: p.members,
+					Client:     groupClient{client: client},
+					Background: func(do func()) { p.background = append(p.background, do) },
+				})
+				p.plugin = plugin
+				if err == nil {
+					// New returns when the plugin's own informers are synced.
+					p.groups.relist(p.lists[p.groups]())
+					p.members.relist(p.lists[p.members]())
+				}
+				return plugin, err
+			},
+			gputopology.Name: gputopology.New,
+		}),
+	)
+	if err != nil {
+		p.cancel()
+		return nil, fmt.Errorf("starting the scheduler: %w", err)
+	}
+	p.scheduler.Profiles[SchedulerName].SetAPICacher(&apiCalls{p})
+	p.scheduler.Profiles[SchedulerName] = p.framework
+	p.nodes.relist(p.lists[p.nodes]())
+	p.pods.relist(p.lists[p.pods]())
+	return p, nil
+}
+
+func watched[T object](p *process, indexer cache.Indexer, transform cache.TransformFunc, selects func(T) bool) *feed {
+	f, list, stop := watch(p.cluster.api, indexer, transform, selects)
+	p.lists[f] = list
+	p.stops = append(p.stops, stop)
+	return f
+}
+
+// kill ends the process where it stands. Of the bindings that it asked the API for and has no answer to, those are
+// carried out that the caller chooses.
+func (p *process) kill(carriedOut func(*corev1.Pod) bool) {
+	for _, b := range p.bindings {
+		if b.binding != nil && carriedOut(b.pod) {
+			p.cluster.bind(b)
+		}
+	}
+	p.dead = true
+	for _, b := range p.bindings {
+		b.resume <- struct{}{}
+		<-b.ctx.Done()
+	}
+	for _, stop := range p.stops {
+		stop()
+	}
+	p.bindings = nil
+	p.cancel()
+	p.scheduler.SchedulingQueue.Close()
+}
+
+// canSchedule reports whether a scheduling cycle would find a pod.
+func (p *process) canSchedule() bool {
+	q := p.scheduler.SchedulingQueue
+	if len(q.PodsInActiveQ()) > 0 {
+		return true
+	}
+	// The queue gives out those that back off when no others are there, but not those that back off from an error.
+	for _, pod := range q.PodsInBackoffQ() {
+		if info, ok := q.GetPod(pod.Name, pod.Namespace, nil); ok && (info.UnschedulablePlugins.Len() > 0 || info.PendingPlugins.Len() > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// schedule runs one scheduling cycle.
+func (p *process) schedule() {
+	p.expect = false
+	p.scheduler.ScheduleOne(p.ctx)
+	if p.expect {
+		b := <-p.entered
+		p.bindings = append(p.bindings, b)
+	}
+	p.watchErrorBackoff()
+}
+
+// watchErrorBackoff sees to it that pods come back into line that back off from an error: the queue's own
+// goroutine does so every second.
+func (p *process) watchErrorBackoff() {
+	q := p.scheduler.SchedulingQueue
+	for _, pod := range q.PodsInBackoffQ() {
+		info, ok := q.GetPod(pod.Name, pod.Namespace, nil)
+		if !ok || info.UnschedulablePlugins.Len() > 0 || info.PendingPlugins.Len() > 0 || p.backingOff.Has(pod.UID) {
+			continue
+		}
+		p.backingOff.Insert(pod.UID)
+		p.clock.AfterFunc(errorBackoff, func() {
+			p.backingOff.Delete(pod.UID)
+			if info, ok := q.GetPod(pod.Name, pod.Namespace, nil); ok && info.Pod.UID == pod.UID {
+				q.Activate(p.cluster.options.Logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: info.Pod})
+			}
+		})
+	}
+}
+
+// errorBackoff is the longest that a pod backs off.
+const errorBackoff = 10 * time.Second
+
+// enter is called by a binding cycle when it begins, and returns when it is its turn.
+func (p *process) enter(ctx context.Context, pod *corev1.Pod, node string) {
+	b := &binding{
+		pod: pod, node: node, ctx: ctx, resume: make(chan struct{}), parked: make(chan struct{}),
+		ready: func() bool { return true },
+	}
+	p.entered <- b
+	<-b.resume
+	p.orDie()
+}
+
+// park is called by the binding cycle whose turn it is, and returns when it is its turn again.
+func (p *process) park(ready func() bool) {
+	b := p.current
+	b.ready = ready
+	b.parked <- struct{}{}
+	<-b.resume
+	p.orDie()
+}
+
+// orDie ends a goroutine of a dead process.
+func (p *process) orDie() {
+	if p.dead {
+		runtime.Goexit()
+	}
+}
+
+// nextBinding returns the first binding cycle that can go on.
+func (p *process) nextBinding() *binding {
+	for _, b := range p.bindings {
+		if b.ready() {
+			return b
+		}
+	}
+	return nil
+}
+
+// goOn lets a binding cycle run until it waits again or ends.
+func (p *process) goOn(b *binding) {
+	if b.binding != nil {
+		b.err = p.cluster.bind(b)
+		b.binding = nil
+	}
+	p.current = b
+	b.resume <- struct{}{}
+	select {
+	case <-b.parked:
+	case <-b.ctx.Done():
+		p.bindings = slices.DeleteFunc(p.bindings, func(other *binding) bool { return other == b })
+		p.watchErrorBackoff()
+	}
+	p.current = nil
+}
+
+// released is told of the pods that may bind from now on.
+func (p *process) released(pods []*corev1.Pod) {
+	p.cluster.tell(Event{Kind: Released, Pods: pods})
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+// recorder takes the scheduler's events.
+type recorder struct{ cluster *Cluster }
+
+func (r recorder) Eventf(regarding, _ apiruntime.Object, _, reason, _, note string, args ...any) {
+	if o, ok := regarding.(object); ok && r.cluster.observed() {
+		r.cluster.tell(Event{Kind: Said, Object: nameOf(o), Reason: reason, Note: fmt.Sprintf(note, args...)})
+	}
+}
+
+func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
