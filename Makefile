@@ -42,6 +42,12 @@ test-unit: ## Run unit and property tests, the scheduling core under the race de
 test-integration: ## Run the tests against a real API server, scheduler and controllers.
 	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -v -timeout 15m ./test/...
 
+SOAK_STEPS ?= 1000000
+
+.PHONY: soak
+soak: ## Take a million random steps in a simulated cluster (SOAK_STEPS=n for another number).
+	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -v -timeout 6h -run TestInvariantsHold ./plugins/simulation -soak $(SOAK_STEPS)
+
 .PHONY: conformance
 conformance: conformance-library conformance-kueue conformance-trainer ## Compare with Kubeflow Trainer and Kueue in all of the ways below.
 

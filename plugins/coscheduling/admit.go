@@ -36,6 +36,9 @@ type census struct {
 	finished int
 	// unseen counts waiting members that the scheduler's own informer does not show yet.
 	unseen int
+	// doubles counts those of waiting that take the place of another pod of the census, as when an index of a Job
+	// succeeded after the Job had replaced its pod: they bring the gang no nearer to its minimum.
+	doubles int
 	// releases is how often other gangs had given up what they held.
 	releases uint64
 }
@@ -48,13 +51,16 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	counts := podgroup.Count(members)
 	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished, releases: pl.gangs.releasesSoFar()}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
+	double := doublesOf(members, counts)
 	for _, m := range members {
 		switch m.State {
 		case podgroup.Bound, podgroup.Running:
 			c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: m.Node})
 		case podgroup.Waiting:
 			if node, ok := placed[m.UID]; ok {
-				c.present++
+				if !double(m) {
+					c.present++
+				}
 				c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: node})
 				continue
 			}
@@ -75,14 +81,51 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 			}
 			if member.Spec.NodeName != "" {
 				// Bound by somebody else, which the index is about to show.
-				c.present++
+				if !double(m) {
+					c.present++
+				}
 				c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: member.Spec.NodeName})
 				continue
 			}
 			c.waiting = append(c.waiting, member)
+			if double(m) {
+				c.doubles++
+			}
 		}
 	}
 	return c
+}
+
+// placed counts the places of the gang that are taken: by members that are bound, have finished, or are on their way
+// to their node.
+func (pl *Coscheduling) placed(key types.NamespacedName) int {
+	onWay := pl.gangs.placedNodes(key)
+	places := sets.New[podgroup.Identity]()
+	for _, m := range pl.members.Members(key) {
+		if m.State > podgroup.Waiting || m.State == podgroup.Waiting && onWay[m.UID] != "" {
+			places.Insert(m.Identity)
+		}
+	}
+	return places.Len()
+}
+
+// doublesOf returns a function that tells whether a waiting member takes a place that another pod has, or that
+// was asked about before.
+func doublesOf(members []podgroup.Member, counts podgroup.Counts) func(podgroup.Member) bool {
+	if len(members) == counts.Present+counts.Failed+counts.Gone {
+		return func(podgroup.Member) bool { return false } // as many places as pods
+	}
+	taken := sets.New[podgroup.Identity]()
+	for _, m := range members {
+		if m.State > podgroup.Waiting {
+			taken.Insert(m.Identity)
+		}
+	}
+	return func(m podgroup.Member) bool {
+		double := taken.Has(m.Identity)
+		taken.Insert(m.Identity)
+		return double
+	}
 }
 
 // admit plans the gang of a member and starts its commit, or refuses the gang. It returns the
@@ -98,7 +141,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", fmt.Sprintf("PodGroup %q changed while its turn came", key.Name), nil
 	}
 	need := max(int(group.Spec.MinMember)-c.present, 1)
-	if len(c.waiting) < need && c.unseen > 0 {
+	if len(c.waiting)-c.doubles < need && c.unseen > 0 {
 		// The last of them to be seen finds all of them.
 		pl.gangs.cameEarly(key, pod)
 		return "", fmt.Sprintf("%d members of PodGroup %q are yet to be seen by the scheduler", c.unseen, key.Name), nil
@@ -120,7 +163,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", r.message, nil
 	}
 	pl.cluster.Sync(nodes)
-	d, err := pl.demand(ctx, group, c, c.waiting, min(need, len(c.waiting)))
+	d, err := pl.demand(ctx, group, c, c.waiting, min(need+c.doubles, len(c.waiting)))
 	switch {
 	case errors.As(err, new(*podgroup.TopologyError)):
 		return refuse(ReasonInvalidTopology, &refusal{message: err.Error(), invalid: true})
@@ -175,8 +218,8 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 
 // disagreement says why the members cannot be placed as one gang, or returns "".
 func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
-	if len(c.waiting) < need && c.present < int(group.Spec.MinMember) {
-		why := fmt.Sprintf("gang needs %d members, %d are for this scheduler to place", need, len(c.waiting))
+	if len(c.waiting)-c.doubles < need && c.present < int(group.Spec.MinMember) {
+		why := fmt.Sprintf("gang needs %d members, %d are for this scheduler to place", need, len(c.waiting)-c.doubles)
 		if c.foreign > 0 {
 			why += fmt.Sprintf("; %d name another schedulerName", c.foreign)
 		}

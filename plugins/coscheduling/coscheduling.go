@@ -246,6 +246,14 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	if !ok {
 		return nil, 0
 	}
+	if group := pl.group(key); pl.gangs.allReserved(key, pod.UID) && (group == nil || pl.placed(key) < int(group.Spec.MinMember)) {
+		// Planned beside members that have lost their places since.
+		why := "members that had their places lost them while the others took theirs, so the whole gang let go"
+		if r := pl.gangs.releaseAny(key, why); r != nil {
+			pl.letGo(klog.FromContext(ctx), key, r)
+		}
+		return unresolvable(why), 0
+	}
 	waiting, done, known := pl.gangs.complete(key, pod.UID, func(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil })
 	switch {
 	case !known:

@@ -142,6 +142,14 @@ func (g *gangs) reserve(key types.NamespacedName, uid types.UID, node string) bo
 	return true
 }
 
+// allReserved reports whether the commit under way has a seat for the member, and lacks no reservation.
+func (g *gangs) allReserved(key types.NamespacedName, uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	return ok && x.commit != nil && x.commit.seats[uid] != nil && x.commit.reserved == len(x.commit.seats)
+}
+
 // complete ends the commit if the given member was the last to be reserved, and returns the
 // members that wait for it. It reports done == false while others are still to come, and known ==
 // false if there is no such commit, or if one of the others waits no more: it was rejected, and is

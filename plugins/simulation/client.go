@@ -2,7 +2,9 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -74,6 +77,38 @@ func (c podClient) Delete(_ context.Context, name string, options metav1.DeleteO
 	}
 	c.client.api.deletePod(key, pod.UID)
 	return nil
+}
+
+// Patch is of the status.
+func (c podClient) Patch(_ context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*corev1.Pod, error) {
+	if kind != types.StrategicMergePatchType || !slices.Equal(subresources, []string{"status"}) {
+		panic(fmt.Sprintf("simulation: a %s of %v of pod %s", kind, subresources, name))
+	}
+	if *c.client.dead {
+		return nil, errDead
+	}
+	key := types.NamespacedName{Namespace: c.namespace, Name: name}
+	old := c.client.api.pods[key]
+	if old == nil {
+		return nil, notFound(name)
+	}
+	before, err := json.Marshal(old)
+	if err != nil {
+		return nil, err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, &corev1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	patched := &corev1.Pod{}
+	if err := json.Unmarshal(after, patched); err != nil {
+		return nil, err
+	}
+	if patched.UID != old.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, fmt.Errorf("the UID does not match"))
+	}
+	c.client.api.updatePod(key, old.UID, func(pod *corev1.Pod) { pod.Status = patched.Status })
+	return c.client.api.pods[key], nil
 }
 
 // EvictV1 implements typedcorev1.PodExpansion; there are no PodDisruptionBudgets.

@@ -271,11 +271,11 @@ func (c *Cluster) bind(b *binding) error {
 	}
 	key := nameOf(b.pod)
 	if result == BindFails {
-		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Reason: "Refused"})
+		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Reason: "Refused", Pods: []*corev1.Pod{b.pod}})
 		return fmt.Errorf("the API server refuses the binding")
 	}
 	if err := c.api.bind(b.binding); err != nil {
-		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Note: err.Error()})
+		c.tell(Event{Kind: BindFailed, Object: key, Node: b.node, Note: err.Error(), Pods: []*corev1.Pod{b.pod}})
 		return err
 	}
 	c.tell(Event{Kind: Bound, Object: key, Node: b.node})

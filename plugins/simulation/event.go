@@ -22,7 +22,7 @@ const (
 	Released Kind = "Released"
 	// Bound: the Object, a pod, is bound to Node.
 	Bound Kind = "Bound"
-	// BindFailed: the Object, a pod, was not bound, or it was and the scheduler was told that it was not.
+	// BindFailed: the Object, a pod, was not bound. Pods is that pod as the scheduler knew it.
 	BindFailed Kind = "BindFailed"
 	// Running: the Object, a pod, runs on Node.
 	Running Kind = "Running"
@@ -58,6 +58,9 @@ func (e Event) String() string {
 		parts = append(parts, e.Object.Name)
 	}
 	for _, pod := range e.Pods {
+		if e.Object.Name == pod.Name {
+			continue
+		}
 		parts = append(parts, pod.Name)
 	}
 	if e.Node != "" {

@@ -31,8 +31,8 @@ type inspector struct {
 	under map[types.UID]podgroup.Topology
 	// places are the nodes of the pods that were released.
 	places map[types.UID]string
-	// whole are the PodGroups whose gang had its minimum at least once.
-	whole sets.Set[types.UID]
+	// whole are the gangs that had their minimum at least once, or a commit of which was carried out.
+	whole sets.Set[types.NamespacedName]
 	// unanswered are pods that are bound although the scheduler was told that they are not.
 	unanswered sets.Set[types.UID]
 	// since is when each pod began to wait at Permit.
@@ -42,7 +42,7 @@ type inspector struct {
 func inspect(c *Cluster) *inspector {
 	i := &inspector{
 		c: c, onWay: map[types.UID]bool{}, under: map[types.UID]podgroup.Topology{}, places: map[types.UID]string{},
-		whole: sets.New[types.UID](), unanswered: sets.New[types.UID](), since: map[types.UID]time.Time{},
+		whole: sets.New[types.NamespacedName](), unanswered: sets.New[types.UID](), since: map[types.UID]time.Time{},
 	}
 	c.Observe(i.see)
 	return i
@@ -59,9 +59,7 @@ func (i *inspector) see(e Event) {
 	case Bound:
 		i.bound(e)
 	case BindFailed:
-		if pod := i.c.api.pods[e.Object]; pod != nil {
-			delete(i.onWay, pod.UID)
-		}
+		delete(i.onWay, e.Pods[0].UID)
 	case Restarted:
 		clear(i.onWay)
 		i.unanswered.Clear()
@@ -107,6 +105,7 @@ func (i *inspector) released(pods []*corev1.Pod) {
 		}
 		i.broken("I1", "members %s of gang %s bind while %d of %d have a place", strings.Join(names, ", "), key.Name, len(placed), group.Spec.MinMember)
 	}
+	i.whole.Insert(key)
 	i.checkTopology(key, group, topology, present)
 }
 
@@ -162,8 +161,6 @@ func gpusOf(pod *corev1.Pod) int64 {
 
 // bound checks what the API says after a binding.
 func (i *inspector) bound(e Event) {
-	pod := i.c.api.pods[e.Object]
-	delete(i.onWay, pod.UID)
 	node := i.c.api.nodes[e.Node]
 	if node == nil {
 		return // it went meanwhile
@@ -267,7 +264,7 @@ func (s *gangState) complete() bool {
 func (i *inspector) note() {
 	for key, group := range i.c.api.groups {
 		if s := i.state(key); s.bound+s.finished >= int(group.Spec.MinMember) {
-			i.whole.Insert(group.UID)
+			i.whole.Insert(key)
 		}
 	}
 }
@@ -321,7 +318,7 @@ func (i *inspector) checkCache(infos []fwk.NodeInfo) {
 func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	s := i.state(key)
 	min := int(s.group.Spec.MinMember)
-	if s.bound > 0 && s.bound+s.finished < min && !i.whole.Has(s.group.UID) {
+	if s.bound > 0 && s.bound+s.finished < min && !i.whole.Has(key) {
 		i.broken("I1", "gang %s has %d members bound, %d finished, needs %d, and never had them", key.Name, s.bound, s.finished, min)
 	}
 	if !s.complete() || len(s.waiting) == 0 {
@@ -341,7 +338,8 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	} else if i.obviouslyFits(s, infos) {
 		i.broken("I3", "gang %s waits and the planner refuses it although it obviously fits", key.Name)
 	}
-	if !meta.IsStatusConditionTrue(s.group.Status.Conditions, v1alpha1.ConditionUnschedulable) {
+	// Without any node the scheduler asks no plugin.
+	if len(infos) > 0 && !meta.IsStatusConditionTrue(s.group.Status.Conditions, v1alpha1.ConditionUnschedulable) {
 		i.broken("explained", "gang %s waits and its PodGroup does not say why", key.Name)
 	}
 	for _, pod := range s.waiting {
