@@ -37,6 +37,8 @@ type inspector struct {
 	unanswered sets.Set[types.UID]
 	// since is when each pod began to wait at Permit.
 	since map[types.UID]time.Time
+	// lastLoss is when a pod was lost last: for a while the plugin may keep its room.
+	lastLoss time.Time
 }
 
 func inspect(c *Cluster) *inspector {
@@ -45,11 +47,23 @@ func inspect(c *Cluster) *inspector {
 		whole: sets.New[types.NamespacedName](), unanswered: sets.New[types.UID](), since: map[types.UID]time.Time{},
 	}
 	c.Observe(i.see)
+	c.api.watchers = append(c.api.watchers, i.saw)
 	return i
 }
 
 func (i *inspector) broken(invariant, format string, args ...any) {
 	i.problems = append(i.problems, invariant+": "+fmt.Sprintf(format, args...))
+}
+
+// saw notes when pods are lost.
+func (i *inspector) saw(old, now object) {
+	was, _ := old.(*corev1.Pod)
+	pod, exists := now.(*corev1.Pod)
+	switch {
+	case was == nil || was.Spec.NodeName == "" || was.Status.Phase == corev1.PodSucceeded:
+	case !exists || pod.DeletionTimestamp != nil && was.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodFailed && was.Status.Phase != corev1.PodFailed:
+		i.lastLoss = i.c.clock.Now()
+	}
 }
 
 func (i *inspector) see(e Event) {
@@ -60,6 +74,7 @@ func (i *inspector) see(e Event) {
 		i.bound(e)
 	case BindFailed:
 		delete(i.onWay, e.Pods[0].UID)
+		i.lastLoss = i.c.clock.Now()
 	case Restarted:
 		clear(i.onWay)
 		i.unanswered.Clear()

@@ -36,7 +36,7 @@ const (
 func newMachine(t *rapid.T) *machine {
 	m := &machine{}
 	c, err := New(Options{
-		Coscheduling: "topologyLevels: [block, rack]",
+		Coscheduling: fmt.Sprintf("{topologyLevels: [block, rack], repairTimeoutSeconds: %d}", int(roomKept.Seconds())),
 		GPUTopology:  "topologyLevels: [block, rack]",
 		Binds:        m.binds,
 		Choose:       m.choose,
@@ -433,11 +433,26 @@ func (m *machine) Quiet(t *rapid.T) {
 	}
 	m.faults = nil
 	m.start(t)
-	if err := m.c.Advance(retried); err != nil {
-		t.Fatalf("spins: %v", err)
+	for began := m.c.clock.Now(); ; {
+		if err := m.c.Advance(retried); err != nil {
+			t.Fatalf("spins: %v", err)
+		}
+		now := m.c.clock.Now()
+		if now.Sub(m.i.lastLoss) > roomKept {
+			break
+		}
+		if now.Sub(began) > calm {
+			t.Fatalf("pods are lost for ever")
+		}
 	}
 	m.i.quiet()
 }
 
-// retried is how long it takes at most until everything was tried again that failed.
-const retried = 90 * time.Second
+const (
+	// retried is how long it takes at most until everything was tried again that failed.
+	retried = 30 * time.Second
+	// roomKept is how long the room of a lost member is kept.
+	roomKept = 20 * time.Second
+	// calm is how long it takes at most until nothing is lost any more that nobody disturbs.
+	calm = time.Hour
+)

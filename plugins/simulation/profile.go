@@ -34,8 +34,10 @@ func (f *profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration)
 	f.process.waiting[pod.UID] = f.process.newWaitingPod(pod, waits)
 }
 
+// GetWaitingPod finds a pod no more that was rejected. The framework's own does so until the pod's goroutine has
+// woken up; nobody can tell in that moment that it was rejected.
 func (f *profile) GetWaitingPod(uid types.UID) fwk.WaitingPod {
-	if w := f.process.waiting[uid]; w != nil {
+	if w := f.process.waiting[uid]; w != nil && (w.outcome == nil || w.outcome.IsSuccess()) {
 		return w
 	}
 	return nil

@@ -1,0 +1,70 @@
+package coscheduling
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+
+	"github.com/muster-sched/muster/plugins/stage"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
+)
+
+// A Job replaces a pod that is being deleted. If that one then succeeds after all, two pods are there for one
+// place, and both together are one member.
+func TestPodsOfOnePlaceCountOnce(t *testing.T) {
+	for nodes, fits := range map[int]bool{2: false, 3: true} {
+		p := newPlay(t, stage.Nodes(nodes, 8)...)
+		p.group(3)
+		job := []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "job", Controller: ptr.To(true)}}
+		pods := stage.Pods(4, 8, func(w *st.PodWrapper) *st.PodWrapper {
+			return w.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test")
+		})
+		for i, index := range []string{"0", "0", "1", "2"} {
+			pods[i].Labels[batchv1.JobCompletionIndexAnnotation] = index
+			pods[i].OwnerReferences = job
+			if i == 0 {
+				pods[i].Spec.NodeName, pods[i].Status.Phase = "elsewhere", corev1.PodSucceeded
+			}
+			p.see(nil, pods[i])
+		}
+		if _, why := p.turn(pods[1]); (why == "") != fits {
+			t.Errorf("%d nodes for the three members that wait: %q", nodes, why)
+		}
+	}
+}
+
+// A gang that is planned beside members on their way to their nodes must not bind without them.
+func TestMembersThatLoseTheirPlacesWhileOthersTakeTheirs(t *testing.T) {
+	p := newPlay(t, stage.Nodes(4, 8)...)
+	p.group(4)
+	pods := p.wholeNodeMembers(4)
+	for i, pod := range pods {
+		if binds := p.follow(pod); binds != (i == 3) {
+			t.Fatalf("%s binds: %v", pod.Name, binds)
+		}
+	}
+	p.Unreserve(p.ctx, framework.NewCycleState(), pods[0], "n0") // its binding failed
+	node, why := p.turn(pods[0])
+	if why != "" {
+		t.Fatal(why)
+	}
+	p.Unreserve(p.ctx, framework.NewCycleState(), pods[1], "n1")
+	if status := p.Reserve(p.ctx, framework.NewCycleState(), pods[0], node); status.IsSuccess() {
+		if status, _ := p.Permit(p.ctx, framework.NewCycleState(), pods[0], node); status.IsSuccess() || status.IsWait() {
+			t.Fatalf("binds beside two of the three others that the gang needs: %v", status)
+		}
+		p.Unreserve(p.ctx, framework.NewCycleState(), pods[0], node)
+	}
+	if held := p.gangs.held(testKey, 0); len(held) > 0 {
+		t.Errorf("still held: %v", held)
+	}
+	p.clock.Step(lastRetry)
+	if _, why := p.turn(pods[0]); why != "" {
+		t.Errorf("not planned again: %s", why)
+	}
+}
