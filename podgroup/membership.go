@@ -100,6 +100,19 @@ func (m *Membership) Get(key types.NamespacedName) Counts {
 	return Counts{}
 }
 
+// StateOf returns how far a pod has come, false if it is not in the index.
+func (m *Membership) StateOf(pod *corev1.Pod) (State, bool) {
+	podKey := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+	m.lock.RLock()
+	defer m.lock.RUnlock()
+	key, known := m.groupOf[podKey]
+	if !known {
+		return Gone, false
+	}
+	member := m.groups[key].members[pod.Name]
+	return member.State, member.UID == pod.UID
+}
+
 // Generation returns a number that differs after every change of the gang's members, 0 while it has none.
 func (m *Membership) Generation(key types.NamespacedName) uint64 {
 	m.lock.RLock()

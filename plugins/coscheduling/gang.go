@@ -387,36 +387,44 @@ func (g *gangs) placedNodes(key types.NamespacedName) map[types.UID]string {
 }
 
 // planned returns a copy of the members on their way to their nodes and of those with a seat in the commit that
-// is under way, and how many seats that has.
-func (g *gangs) planned(key types.NamespacedName) (nodes map[types.UID]string, seats int) {
+// is under way.
+func (g *gangs) planned(key types.NamespacedName) map[types.UID]string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
 	if !ok {
-		return nil, 0
+		return nil
 	}
-	nodes = maps.Clone(x.placed)
+	nodes := maps.Clone(x.placed)
 	if x.commit != nil {
-		seats = len(x.commit.seats)
 		for uid, s := range x.commit.seats {
 			nodes[uid] = s.Node
 		}
 	}
-	return nodes, seats
+	return nodes
 }
 
-// seats is how many members are on their way to their nodes, or have a seat in the commit that is under way.
-func (g *gangs) seats(key types.NamespacedName) int {
+// isPlanned reports whether a member is among those.
+func (g *gangs) isPlanned(key types.NamespacedName, uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	return ok && (x.placed[uid] != "" || x.commit != nil && x.commit.seats[uid] != nil)
+}
+
+// seated counts the members that are on their way to their nodes after their commit, and the seats in the commit
+// that is under way.
+func (g *gangs) seated(key types.NamespacedName) (coming, seats int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
 	switch {
 	case !ok:
-		return 0
+		return 0, 0
 	case x.commit == nil:
-		return len(x.placed)
+		return len(x.placed), 0
 	default:
-		return len(x.placed) + len(x.commit.seats) - x.commit.reserved
+		return len(x.placed) - x.commit.reserved, len(x.commit.seats)
 	}
 }
 

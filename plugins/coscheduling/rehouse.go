@@ -66,12 +66,12 @@ func (pl *Coscheduling) nodeLost(logger klog.Logger, node string, barred func(*l
 	pl.repairs.mu.Lock()
 	for key, losses := range pl.repairs.byGang {
 		for _, l := range losses {
-			if l.taker == "" && l.claim != nil && l.claim.Node == node && barred(l) {
+			if l.taker == nil && l.claim != nil && l.claim.Node == node && barred(l) {
 				logger.V(2).Info("Room for a lost member is kept elsewhere: its node is of no use now", "podGroup", key, "pod", klog.KObj(l.pod), "node", node)
 				l.claim, l.sought = nil, false
 			}
 		}
-		freed[key] = pl.keepRoom(logger, key)
+		freed[key] = pl.keepRoom(key)
 	}
 	pl.repairs.note()
 	pl.repairs.mu.Unlock()
@@ -193,7 +193,7 @@ func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, k
 		}
 	}
 	pl.repairs.note()
-	freed := pl.keepRoom(logger, key)
+	freed := pl.keepRoom(key)
 	pl.repairs.mu.Unlock()
 	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
 	return nil
@@ -228,7 +228,7 @@ func (pl *Coscheduling) without(key types.NamespacedName, phantoms []*corev1.Pod
 		return slices.ContainsFunc(phantoms, func(p *corev1.Pod) bool { return p.UID == uid })
 	}
 	c := census{}
-	planned, _ := pl.gangs.planned(key)
+	planned := pl.gangs.planned(key)
 	for _, m := range pl.members.Members(key) {
 		if isPhantom(m.UID) {
 			continue

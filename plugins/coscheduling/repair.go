@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
@@ -26,6 +27,8 @@ import (
 type repairs struct {
 	mu     sync.Mutex
 	byGang map[types.NamespacedName][]*loss
+	// kept are the claims that each gang's hold was made of.
+	kept map[types.NamespacedName][]*gangplan.Claim
 	// any is set while there are losses, and seeking while one of them needs a node.
 	any, seeking atomic.Bool
 	// lastPod is the pod that was seen to go last, and lastNode the node that was seen to change: events are told
@@ -49,11 +52,14 @@ type loss struct {
 	watch  *gangplan.Watch
 	// confirmed is set once it is known that the member did not just finish.
 	confirmed bool
-	// taker is the member that was planned in place of the lost one; "" if there is none.
-	taker types.UID
+	// taker is the member that was planned in place of the lost one; nil if there is none. A member that could not
+	// be bound is its own.
+	taker *corev1.Pod
 }
 
-func newRepairs() *repairs { return &repairs{byGang: map[types.NamespacedName][]*loss{}} }
+func newRepairs() *repairs {
+	return &repairs{byGang: map[types.NamespacedName][]*loss{}, kept: map[types.NamespacedName][]*gangplan.Claim{}}
+}
 
 // set replaces what a gang lost.
 func (r *repairs) set(key types.NamespacedName, losses []*loss) {
@@ -78,18 +84,16 @@ func (r *repairs) note() {
 }
 
 // seeks reports whether a node is to be sought for the loss.
-func (l *loss) seeks() bool { return l.taker == "" && l.claim == nil && !l.sought }
+func (l *loss) seeks() bool { return l.taker == nil && l.claim == nil && !l.sought }
 
-// lostNow is whether a member with this UID does not count, whatever the index of members still says.
-func lostNow(losses []*loss, uid types.UID) bool {
-	return slices.ContainsFunc(losses, func(l *loss) bool { return l.pod.UID == uid && l.taker != uid })
-}
+// takenBy reports whether a member was planned in place of the lost one.
+func (l *loss) takenBy(pod *corev1.Pod) bool { return l.taker != nil && l.taker.UID == pod.UID }
 
 // open counts the losses that nobody was planned for.
 func open(losses []*loss) int {
 	n := 0
 	for _, l := range losses {
-		if l.taker == "" {
+		if l.taker == nil {
 			n++
 		}
 	}
@@ -102,48 +106,39 @@ type footing struct {
 	holding int
 	// missing is how many more must be placed or planned until there are minMember.
 	missing int
-	// state is how far its members have come, by UID.
-	state map[types.UID]podgroup.State
-	// planned are the members that are on their way, or have a seat in a commit.
-	planned map[types.UID]string
 }
 
 // footing looks at the gang. The losses are those that are known of it.
 func (pl *Coscheduling) footing(key types.NamespacedName, losses []*loss) footing {
-	s := footing{state: map[types.UID]podgroup.State{}}
 	group := pl.group(key)
 	if group == nil {
-		return s
+		return footing{}
 	}
 	if settings, _ := podgroup.ParseSettings(group.Annotations); settings.NotBefore.After(pl.clock.Now()) {
-		return s // it was released whole, and rests
+		return footing{} // it was released whole, and rests
 	}
-	var seats int
-	s.planned, seats = pl.gangs.planned(key)
-	var members []podgroup.Member
-	for _, m := range pl.members.Members(key) {
-		s.state[m.UID] = m.State
-		switch {
-		case lostNow(losses, m.UID):
-			continue
-		case m.State == podgroup.Waiting && s.planned[m.UID] != "":
-			m.State = podgroup.Bound
+	counts := pl.members.Get(key)
+	for _, l := range losses {
+		// Lost, whatever the index of members still says.
+		if !l.confirmed && !l.takenBy(l.pod) && pl.inPlace(l.pod) {
+			counts.Bound--
 		}
-		members = append(members, m)
 	}
-	counts := podgroup.Count(members)
-	s.holding = counts.Bound - seats
-	s.missing = int(group.Spec.MinMember) - counts.Bound - counts.Finished
-	return s
+	coming, seats := pl.gangs.seated(key)
+	holding := counts.Bound + coming
+	return footing{holding: holding, missing: int(group.Spec.MinMember) - holding - counts.Finished - seats}
 }
 
-// has reports whether a member has its place for good, or has done its work.
-func (s *footing) has(uid types.UID) bool {
-	switch s.state[uid] {
-	case podgroup.Bound, podgroup.Running, podgroup.Succeeded:
-		return true
-	}
-	return false
+// inPlace reports whether the index of members shows a pod on its node.
+func (pl *Coscheduling) inPlace(pod *corev1.Pod) bool {
+	state, known := pl.members.StateOf(pod)
+	return known && (state == podgroup.Bound || state == podgroup.Running)
+}
+
+// succeeded reports whether the index of members shows that a pod did its work.
+func (pl *Coscheduling) succeeded(pod *corev1.Pod) bool {
+	state, known := pl.members.StateOf(pod)
+	return known && state == podgroup.Succeeded
 }
 
 // vanished is told of every pod that the scheduler no longer sees on its node, as it saw it last: of a pod that
@@ -158,12 +153,9 @@ func (pl *Coscheduling) vanished(logger klog.Logger, pod *corev1.Pod) {
 	if !ok || pod.Spec.NodeName == "" {
 		return
 	}
-	for _, m := range pl.members.Members(key) {
-		if m.UID == pod.UID && m.State == podgroup.Succeeded {
-			return
-		}
+	if !pl.succeeded(pod) {
+		pl.lost(logger, key, pod)
 	}
-	pl.lost(logger, key, pod)
 }
 
 // couldNotBind is told of a member that had its place and could not be bound to it: it is its own replacement.
@@ -199,8 +191,8 @@ func (pl *Coscheduling) lost(logger klog.Logger, key types.NamespacedName, pod *
 	}
 	pl.findOldRoom(logger, l)
 	pl.repairs.set(key, after)
-	freed := pl.keepRoom(logger, key)
-	confirmed := s.confirm(after)
+	freed := pl.keepRoom(key)
+	confirmed := pl.confirm(after)
 	pl.repairs.mu.Unlock()
 	pl.clock.AfterFunc(wait, func() { pl.reviewRepair(logger, key) })
 	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
@@ -208,9 +200,9 @@ func (pl *Coscheduling) lost(logger klog.Logger, key types.NamespacedName, pod *
 }
 
 // confirm returns the losses that the index of members now shows too.
-func (s *footing) confirm(losses []*loss) (confirmed []*loss) {
+func (pl *Coscheduling) confirm(losses []*loss) (confirmed []*loss) {
 	for _, l := range losses {
-		if !l.confirmed && !s.has(l.pod.UID) {
+		if !l.confirmed && !pl.inPlace(l.pod) {
 			l.confirmed = true
 			confirmed = append(confirmed, l)
 		}
@@ -231,27 +223,43 @@ func (pl *Coscheduling) repairTimeout(key types.NamespacedName) time.Duration {
 	return wait
 }
 
-// keepRoom makes the gang's hold what its losses need, and returns what is held no more. The lock is held.
-func (pl *Coscheduling) keepRoom(logger klog.Logger, key types.NamespacedName) (freed []gangplan.Claim) {
-	owner := holdOwner{key, repairHold}
+// keepRoom makes the gang's hold what its losses need, and returns what is held no more. The lock is held. A hold needs
+// no timer of its own: every loss has one.
+func (pl *Coscheduling) keepRoom(key types.NamespacedName) (freed []gangplan.Claim) {
 	var h *hold
+	var claims []*gangplan.Claim
 	for _, l := range pl.repairs.byGang[key] {
-		if l.taker != "" || l.claim == nil {
+		if l.taker != nil || l.claim == nil {
 			continue
 		}
 		if h == nil {
 			h = &hold{priority: corev1helpers.PodPriority(l.pod)}
 		}
+		claims = append(claims, l.claim)
 		h.claims = append(h.claims, *l.claim)
 		if l.until.After(h.until) {
 			h.until = l.until
 		}
 	}
-	before := pl.holds.of(owner)
-	if before == nil && h == nil || before != nil && h != nil && before.until.Equal(h.until) && len(before.without(h)) == 0 && len(h.without(before)) == 0 {
+	before := pl.repairs.kept[key]
+	if slices.Equal(before, claims) {
 		return nil
 	}
-	return pl.changeHold(logger, owner, h)
+	pl.holds.set(holdOwner{key, repairHold}, h)
+	pl.repairs.kept[key] = claims
+	if h == nil {
+		delete(pl.repairs.kept, key)
+	}
+	if n := len(before); len(claims) > n && slices.Equal(before, claims[:n]) {
+		return nil
+	}
+	still := sets.New(claims...)
+	for _, claim := range before {
+		if !still.Has(claim) {
+			freed = append(freed, *claim)
+		}
+	}
+	return freed
 }
 
 // takeOver notes which losses the members of a commit stand for: it keeps their room from now on.
@@ -269,11 +277,11 @@ func (pl *Coscheduling) takeOver(logger klog.Logger, key types.NamespacedName, s
 	for _, s := range seats {
 		nodes[s.Node] = true
 		if l := lossFor(losses, s.pod, s.Node); l != nil {
-			l.taker = s.pod.UID
+			l.taker = s.pod
 		}
 	}
 	pl.repairs.note()
-	freed := pl.keepRoom(logger, key)
+	freed := pl.keepRoom(key)
 	pl.repairs.mu.Unlock()
 	// What the seats have on the same nodes is not free.
 	freed = slices.DeleteFunc(freed, func(claim gangplan.Claim) bool { return nodes[claim.Node] })
@@ -296,7 +304,7 @@ func lossFor(losses []*loss, pod *corev1.Pod, node string) *loss {
 		}
 	}
 	for _, l := range losses {
-		if l.taker == "" && (best == nil || fit(l) > fit(best)) {
+		if l.taker == nil && (best == nil || fit(l) > fit(best)) {
 			best = l
 		}
 	}
@@ -316,28 +324,28 @@ func (pl *Coscheduling) reviewRepair(logger klog.Logger, key types.NamespacedNam
 		return
 	}
 	now := pl.clock.Now()
-	s := pl.footing(key, before)
 	var losses []*loss
 	for _, l := range before {
-		_, planned := s.planned[l.taker]
 		switch {
-		case l.taker != "" && s.has(l.taker):
+		case l.taker == nil:
+		case pl.inPlace(l.taker) || pl.succeeded(l.taker):
 			repairDuration.Observe(now.Sub(l.since).Seconds())
 			continue
-		case l.taker != "" && !planned:
-			l.taker = ""
+		case !pl.gangs.isPlanned(key, l.taker.UID):
+			l.taker = nil
 		}
-		if s.state[l.pod.UID] != podgroup.Succeeded && now.Before(l.until) {
+		if !pl.succeeded(l.pod) && now.Before(l.until) {
 			losses = append(losses, l)
 		}
 	}
+	s := pl.footing(key, losses)
 	if s.holding <= 0 {
 		losses = nil
 	}
-	losses = pl.trim(key, losses)
+	losses = pl.trim(key, losses, s.missing)
 	pl.repairs.set(key, losses)
-	freed := pl.keepRoom(logger, key)
-	confirmed := s.confirm(losses)
+	freed := pl.keepRoom(key)
+	confirmed := pl.confirm(losses)
 	pl.repairs.mu.Unlock()
 	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
 	pl.tellLosses(logger, key, confirmed)
@@ -346,16 +354,16 @@ func (pl *Coscheduling) reviewRepair(logger klog.Logger, key types.NamespacedNam
 	}
 }
 
-// trim drops losses that the gang does not lack: first those whose place in the gang another pod has, then the
+// trim drops losses beyond what a gang is missing: first those whose place in the gang another pod has, then the
 // last. The lock is held.
-func (pl *Coscheduling) trim(key types.NamespacedName, losses []*loss) []*loss {
-	excess := open(losses) - max(pl.footing(key, losses).missing, 0)
+func (pl *Coscheduling) trim(key types.NamespacedName, losses []*loss, missing int) []*loss {
+	excess := open(losses) - max(missing, 0)
 	if excess <= 0 {
 		return losses
 	}
 	filled := map[podgroup.Identity]bool{}
 	for _, m := range pl.members.Members(key) {
-		if m.State >= podgroup.Bound && !lostNow(losses, m.UID) {
+		if m.State >= podgroup.Bound && !slices.ContainsFunc(losses, func(l *loss) bool { return l.pod.UID == m.UID }) {
 			filled[m.Identity] = true
 		}
 	}
@@ -372,7 +380,7 @@ func (pl *Coscheduling) trim(key types.NamespacedName, losses []*loss) []*loss {
 	})
 	dropped := map[*loss]bool{}
 	for _, l := range order {
-		if l.taker == "" && len(dropped) < excess {
+		if l.taker == nil && len(dropped) < excess {
 			dropped[l] = true
 		}
 	}
@@ -387,5 +395,6 @@ func (pl *Coscheduling) inRepair(key types.NamespacedName) bool {
 		return false
 	}
 	group := pl.group(key)
-	return group != nil && counts.Bound+counts.Finished+pl.gangs.seats(key) < int(group.Spec.MinMember)
+	coming, seats := pl.gangs.seated(key)
+	return group != nil && counts.Bound+counts.Finished+coming+seats < int(group.Spec.MinMember)
 }

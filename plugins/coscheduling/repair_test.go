@@ -10,9 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
@@ -530,4 +533,38 @@ func TestRoomKeptIsBounded(t *testing.T) {
 			},
 		})
 	})
+}
+
+// A large gang whose members fail one after another, as they do when one of them is gone.
+func BenchmarkCrash(b *testing.B) {
+	const members = 1000
+	for b.Loop() {
+		b.StopTimer()
+		pl, _ := waitingGangs(b, 1, 1)
+		pl.args, pl.members, pl.groups = &Args{RepairTimeoutSeconds: ptr.To[int64](600)}, podgroup.NewMembership(), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+		pl.report = &reporter{recorder: &events.FakeRecorder{}}
+		group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: testKey.Namespace, Name: testKey.Name}}
+		group.Spec.MinMember = members
+		if err := pl.groups.Add(group); err != nil {
+			b.Fatal(err)
+		}
+		if err := pl.handle.SharedInformerFactory().Core().V1().Nodes().Informer().GetStore().Add(stage.Node("n0", 8).Obj()); err != nil {
+			b.Fatal(err)
+		}
+		pods := make([]*corev1.Pod, members)
+		for i := range pods {
+			pods[i] = onNode(i, "n0")
+			pl.members.Update(pods[i])
+		}
+		b.StartTimer()
+		for _, pod := range pods[1:] {
+			pl.vanished(klog.Background(), pod)
+			pl.members.Update(with(pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }))
+			pl.reviewRepair(klog.Background(), testKey)
+		}
+		if n := len(pl.holds.of(holdOwner{testKey, repairHold}).claims); n != members-1 {
+			b.Fatalf("room is kept for %d members", n)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*(members-1)), "us/loss")
 }
