@@ -100,6 +100,27 @@ func TestMembershipIgnoresTheDeletionOfAPredecessor(t *testing.T) {
 	}
 }
 
+func TestMembershipKnowsHowFarAPodHasCome(t *testing.T) {
+	m := NewMembership()
+	pod := newPod("a", running())
+	if _, known := m.StateOf(pod); known {
+		t.Error("known before it was seen")
+	}
+	m.Update(pod)
+	if state, known := m.StateOf(newPod("a")); state != Running || !known {
+		t.Errorf("%v, %v", state, known)
+	}
+	again := newPod("a")
+	again.UID = "another"
+	if _, known := m.StateOf(again); known {
+		t.Error("taken for another pod of its name")
+	}
+	m.Delete(pod)
+	if _, known := m.StateOf(pod); known {
+		t.Error("known after it was deleted")
+	}
+}
+
 func TestMembershipCountsAPlaceOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
