@@ -89,10 +89,12 @@ bench-run:
 bench-planner: ## Measure the planner alone.
 	$(GO) test -vet=off -run '^$$' -bench . -benchmem ./podgroup/planner
 
+TRAINJOBS := 1000
+
 .PHONY: bench-trainer
-bench-trainer: build ## Measure 1,000 TrainJobs at once beside Kubeflow Trainer's own controller (compiles Kubernetes 1.36).
+bench-trainer: build ## Measure TRAINJOBS=1000 TrainJobs at once beside Kubeflow Trainer's own controller (compiles Kubernetes 1.36).
 	cd hack/conformance && $(GO) build -o ../../bin/kubeflow-trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
-	$(GO) run ./hack/bench-trainer -muster-local bin/muster-local muster=bin/muster-scheduler kubeflow=bin/kubeflow-trainer
+	$(GO) run ./hack/bench-trainer -muster-local bin/muster-local -trainjobs $(TRAINJOBS) muster=bin/muster-scheduler kubeflow=bin/kubeflow-trainer
 
 ##@ Check
 

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -63,7 +66,14 @@ func TestDefaultRuntimesBuildWhatKubeflowTrainersBuild(t *testing.T) {
 	})
 }
 
-// Every runtime has a variant that makes gangs, and is otherwise the same but for where a launcher waits.
+// ignoreDisruptions has a Job not count pods that were evicted.
+var ignoreDisruptions = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+	Action:          batchv1.PodFailurePolicyActionIgnore,
+	OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+}}}
+
+// Every runtime has a variant that makes gangs, whose members may be evicted, and is otherwise the same but for where a
+// launcher waits.
 func TestDefaultRuntimesHaveGangs(t *testing.T) {
 	runtimes := defaultRuntimes(t)
 	inputs, err := filepath.Glob(filepath.Join(runtimesDir, "*.input.yaml"))
@@ -110,6 +120,22 @@ func TestDefaultRuntimesHaveGangs(t *testing.T) {
 
 			same := gang.DeepCopy()
 			same.Name, same.Spec.PodGroupPolicy = plain.Name, nil
+			for i := range same.Spec.Template.Spec.ReplicatedJobs {
+				job := &same.Spec.Template.Spec.ReplicatedJobs[i].Template.Spec
+				if diff := cmp.Diff(ignoreDisruptions, job.PodFailurePolicy); diff != "" {
+					t.Errorf("pod failure policy of job %d (-want +got)\n%s", i, diff)
+				}
+				// Without it the API server refuses the policy.
+				if got := job.Template.Spec.RestartPolicy; got != corev1.RestartPolicyNever {
+					t.Errorf("restart policy of job %d: %q", i, got)
+				}
+				// As many retries as a Job has by default, but for each member, and all of them are needed.
+				if ptr.Deref(job.BackoffLimitPerIndex, -1) != 6 || ptr.Deref(job.MaxFailedIndexes, -1) != 0 {
+					t.Errorf("retries of job %d: %v for each member, %v may fail", i, job.BackoffLimitPerIndex, job.MaxFailedIndexes)
+				}
+				job.BackoffLimitPerIndex, job.MaxFailedIndexes = nil, nil
+				job.PodFailurePolicy, job.Template.Spec.RestartPolicy = nil, ""
+			}
 			if strings.HasPrefix(name, "deepspeed") || strings.HasPrefix(name, "mlx") {
 				launcher := &same.Spec.Template.Spec.ReplicatedJobs[1]
 				launcher.DependsOn = []jobsetv1alpha2.DependsOn{{Name: "node", Status: jobsetv1alpha2.DependencyReady}}

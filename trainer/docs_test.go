@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The documentation names a test for every fault of Kubeflow Trainer's. They must be there.
+// The documentation names a test for every fault of Kubeflow Trainer's and its neighbours'. They must be there.
 func TestDocumentedTestsExist(t *testing.T) {
 	page, err := os.ReadFile("../docs/trainer.md")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestDocumentedTestsExist(t *testing.T) {
 		t.Fatalf("only %d tests are named", len(named))
 	}
 	var tests strings.Builder
-	for _, root := range []string{".", "../manifests", "../test"} {
+	for _, root := range []string{".", "../manifests", "../plugins", "../podgroup", "../test"} {
 		if err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

@@ -81,7 +81,7 @@ func New(trainJob *v1alpha1.TrainJob, spec *v1alpha1.TrainingRuntimeSpec) (*Info
 	}
 	info.countNodes(trainJob.Spec.Trainer)
 	if trainJob.Spec.Trainer != nil {
-		info.applyTrainer(trainJob.Spec.Trainer)
+		info.applyTrainer(trainJob)
 	}
 	return info, nil
 }

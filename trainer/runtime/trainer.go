@@ -49,7 +49,8 @@ func (i *Info) TrainingPods() []*PodSet {
 
 // applyTrainer gives the training containers what spec.trainer says of them. The environment is not among it:
 // the plugins decide where it stands among theirs.
-func (i *Info) applyTrainer(trainer *v1alpha1.Trainer) {
+func (i *Info) applyTrainer(trainJob *v1alpha1.TrainJob) {
+	trainer, queued := trainJob.Spec.Trainer, Queued(trainJob)
 	for _, podSet := range i.TrainingPods() {
 		node := podSet.Container(v1alpha1.NodeContainer)
 		if node == nil {
@@ -58,7 +59,7 @@ func (i *Info) applyTrainer(trainer *v1alpha1.Trainer) {
 		if trainer.Image != nil {
 			node.Image = *trainer.Image
 		}
-		if trainer.ResourcesPerNode != nil {
+		if trainer.ResourcesPerNode != nil && (!queued || i.counts(podSet)) {
 			mergeResources(&node.Resources, trainer.ResourcesPerNode)
 		}
 		// The workers of MPI keep theirs: it is the SSH server.

@@ -24,6 +24,7 @@ type Warning struct {
 const (
 	ReasonAcceleratorsIdle       = "AcceleratorsIdle"
 	ReasonInitializerHasNoVolume = "InitializerHasNoVolume"
+	ReasonResourcesNotForWorkers = "ResourcesNotForWorkers"
 )
 
 // InitializerVolume is the volume through which initializers hand over what they fetched.
@@ -37,6 +38,10 @@ func (i *Info) Warnings(trainJob *v1alpha1.TrainJob) []Warning {
 	var warnings []Warning
 	if text := i.idleAccelerators(trainJob); text != "" {
 		warnings = append(warnings, Warning{ReasonAcceleratorsIdle, text})
+	}
+	if i.leavesOutWorkers(trainJob) {
+		warnings = append(warnings, Warning{ReasonResourcesNotForWorkers, "spec.trainer.resourcesPerNode: is for the launcher alone, " +
+			"because Kueue counts it for no other pod; give the workers their resources in the runtime, which Kueue counts"})
 	}
 	initializer := trainJob.Spec.Initializer
 	if initializer == nil {
@@ -74,6 +79,13 @@ func (i *Info) idleAccelerators(trainJob *v1alpha1.TrainJob) string {
 	default:
 		return ""
 	}
+}
+
+// leavesOutWorkers tells whether workers of MPI get no part of resourcesPerNode.
+func (i *Info) leavesOutWorkers(trainJob *v1alpha1.TrainJob) bool {
+	trainer := trainJob.Spec.Trainer
+	return trainer != nil && trainer.ResourcesPerNode != nil && Queued(trainJob) &&
+		slices.ContainsFunc(i.TrainingPods(), func(p *PodSet) bool { return !i.counts(p) })
 }
 
 // lostData warns of an initializer that shares no volume with the nodes.

@@ -84,6 +84,7 @@ func (*MPI) Validate(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.Erro
 		errs = append(errs, field.Invalid(policyPath.Child("sshAuthMountPath"), mountPath, "must be an absolute path without colons"))
 	}
 	errs = append(errs, validateJobs(info, trainJob)...)
+	errs = append(errs, validateQueued(info, trainJob)...)
 	errs = append(errs, runtime.ReservedEnv(trainJob.Spec.Trainer, "Open MPI",
 		envORTEHostfile, envORTEKeepFQDN, envORTESlots, envORTERSHArgs,
 		envPRTEHostfile, envPRTEKeepFQDN, envPRTESlots, envPRTESSHArgs)...)
@@ -103,6 +104,19 @@ func validateJobs(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.ErrorLi
 			fmt.Sprintf("must be 1: the runtime, whose launcher is a node, lacks one of the jobs %s and %s", runtime.LauncherJob, runtime.WorkersJob))}
 	}
 	return nil
+}
+
+// validateQueued refuses nodes that Kueue does not count: by the number that the runtime has, it takes the launcher for
+// so many pods, and the workers for one.
+func validateQueued(info *runtime.Info, trainJob *v1alpha1.TrainJob) field.ErrorList {
+	trainer, workers := trainJob.Spec.Trainer, info.ByName(runtime.WorkersJob)
+	switch {
+	case !runtime.Queued(trainJob), trainer != nil && trainer.NumNodes != nil, workers == nil,
+		workers.Ancestor == v1alpha1.AncestorTrainer, workers.Job.Template.Spec.Parallelism != nil, workers.Count <= 1:
+		return nil
+	}
+	return field.ErrorList{field.Required(field.NewPath("spec", "trainer", "numNodes"), fmt.Sprintf(
+		"Kueue does not count the nodes that the runtime asks for, which are %d", ptr.Deref(info.MLPolicy.NumNodes, 1)))}
 }
 
 // EnforceMLPolicy implements framework.MLPolicyPlugin.

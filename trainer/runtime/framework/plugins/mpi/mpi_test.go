@@ -335,6 +335,48 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// In a queue of Kueue's, the number of nodes must be where Kueue looks for it.
+func TestValidateQueued(t *testing.T) {
+	runtimeNodes := func(n int32) func(*v1alpha1.TrainingRuntimeSpec) {
+		return func(s *v1alpha1.TrainingRuntimeSpec) { s.MLPolicy.NumNodes = &n }
+	}
+	four := ptr.To[int32](4)
+	for name, tc := range map[string]struct {
+		trainer *v1alpha1.Trainer
+		change  func(*v1alpha1.TrainingRuntimeSpec)
+		refused bool
+	}{
+		"the TrainJob's number":            {&v1alpha1.Trainer{NumNodes: four}, runtimeNodes(4), false},
+		"the runtime's number":             {&v1alpha1.Trainer{}, runtimeNodes(4), true},
+		"the runtime's, without a trainer": {nil, runtimeNodes(4), true},
+		"the runtime's one":                {nil, runtimeNodes(1), false},
+		"no number":                        {nil, nil, false},
+		"the template's number": {nil, func(s *v1alpha1.TrainingRuntimeSpec) {
+			runtimeNodes(4)(s)
+			s.Template.Spec.ReplicatedJobs[0].Template.Spec.Parallelism = four
+		}, false},
+		"no workers": {nil, func(s *v1alpha1.TrainingRuntimeSpec) {
+			runtimeNodes(4)(s)
+			s.Template.Spec.ReplicatedJobs = s.Template.Spec.ReplicatedJobs[1:]
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := trainJob(tc.trainer)
+			for _, queue := range []string{"", "research"} {
+				job.Labels = map[string]string{"kueue.x-k8s.io/queue-name": queue}
+				info, err := runtime.New(job, mpiRuntime(tc.change))
+				if err != nil {
+					t.Fatal(err)
+				}
+				errs := New(nil, nil).Validate(info, job)
+				if refused := len(errs) == 1 && errs[0].Field == "spec.trainer.numNodes"; refused != (tc.refused && queue != "") {
+					t.Errorf("in queue %q: %v", queue, errs)
+				}
+			}
+		})
+	}
+}
+
 // The largest hostfile that validation accepts fits into a ConfigMap, and not much less does.
 func TestLargestHostfile(t *testing.T) {
 	accepted := func(nodes int32) bool {
