@@ -291,6 +291,19 @@ func (pl *Coscheduling) behind(key types.NamespacedName, priority int32) string 
 		gangs, plural(gangs, "gang"), strings.Join(named, ", "), asShare(own))
 }
 
+// refusedIn counts the refused gangs of a priority in each namespace.
+func (g *gangs) refusedIn(priority int32) map[string]int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	out := map[string]int{}
+	for key, x := range g.byKey {
+		if x.refusal != nil && x.refusal.priority == priority {
+			out[key.Namespace]++
+		}
+	}
+	return out
+}
+
 func plural(n int, noun string) string {
 	if n == 1 {
 		return noun

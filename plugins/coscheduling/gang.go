@@ -285,23 +285,6 @@ func (g *gangs) swept(key types.NamespacedName) {
 	}
 }
 
-// takeBack notes that somebody is about to make the members stop asking for nodes, or has done so, and reports
-// whether that is news.
-func (g *gangs) takeBack(key types.NamespacedName, about bool) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	x, ok := g.byKey[key]
-	if !ok {
-		if !about {
-			return false
-		}
-		x = g.get(key)
-	}
-	was := x.takingBack
-	x.takingBack = about
-	return was != about
-}
-
 // freeing notes that devices are being taken back from the gang (1), no more (-1), or nothing new (0). It
 // reports whether some are.
 func (g *gangs) freeing(key types.NamespacedName, change int) bool {
@@ -499,31 +482,6 @@ func (g *gangs) refusedBeside(except types.NamespacedName) []types.NamespacedNam
 	}
 	slices.SortFunc(out, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
 	return out
-}
-
-// refusedIn counts the refused gangs of a priority in each namespace.
-func (g *gangs) refusedIn(priority int32) map[string]int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	out := map[string]int{}
-	for key, x := range g.byKey {
-		if x.refusal != nil && x.refusal.priority == priority {
-			out[key.Namespace]++
-		}
-	}
-	return out
-}
-
-// awaitingNodes lists the gangs that nodes could let in and for which new ones are to be held.
-func (g *gangs) awaitingNodes() (waiters []waiter) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for key, x := range g.byKey {
-		if r := x.refusal; r != nil && x.complete && r.newcomers != nil && !r.surplus && r.podReason() == ReasonUnschedulable {
-			waiters = append(waiters, waiter{key: key, newcomers: r.newcomers, priority: r.priority})
-		}
-	}
-	return waiters
 }
 
 // elect makes another member the representative of a refused gang, if it is still the given one.

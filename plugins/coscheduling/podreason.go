@@ -190,6 +190,23 @@ func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedNa
 	})
 }
 
+// takeBack notes that somebody is about to make the members stop asking for nodes, or has done so, and reports
+// whether that is news.
+func (g *gangs) takeBack(key types.NamespacedName, about bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		if !about {
+			return false
+		}
+		x = g.get(key)
+	}
+	was := x.takingBack
+	x.takingBack = about
+	return was != about
+}
+
 // setReason writes the condition PodScheduled=False of a pod, if its reason is another one. It reports false if that
 // failed.
 func (pl *Coscheduling) setReason(logger klog.Logger, pod *corev1.Pod, reason, message string) bool {

@@ -170,6 +170,18 @@ func (pl *Coscheduling) waiters() []waiter {
 	return waiters
 }
 
+// awaitingNodes lists the gangs that nodes could let in and for which new ones are to be held.
+func (g *gangs) awaitingNodes() (waiters []waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key, x := range g.byKey {
+		if r := x.refusal; r != nil && x.complete && r.newcomers != nil && !r.surplus && r.podReason() == ReasonUnschedulable {
+			waiters = append(waiters, waiter{key: key, newcomers: r.newcomers, priority: r.priority})
+		}
+	}
+	return waiters
+}
+
 // compare orders gangs as the queue does.
 func (w waiter) compare(other waiter) int {
 	return cmp.Or(cmp.Compare(other.priority, w.priority), cmp.Compare(w.share, other.share),
