@@ -1,6 +1,6 @@
 // Command bench-trainer measures how long, and with how much memory, a trainer controller makes the JobSets of many
-// TrainJobs that are created at once. Each contender is a process of its own and gets a fresh control plane
-// and the same limits.
+// TrainJobs that are created at once, and what they cost it when they are all looked at again and nothing has changed.
+// Each contender is a process of its own and gets a fresh control plane and the same limits.
 //
 //	bench-trainer -muster-local BINARY [-trainjobs N] muster=BINARY kubeflow=BINARY
 package main
@@ -38,7 +38,8 @@ const (
 	burst       = 1000
 	concurrency = 5
 	creators    = 16
-	patience    = 10 * time.Minute
+	patience    = 10 * time.Minute // for 1,000 TrainJobs
+	steady      = 30 * time.Second
 	namespace   = metav1.NamespaceDefault
 	runtimeName = "torch-distributed-gang"
 )
@@ -51,7 +52,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "contender\tTrainJobs\tall created\tall JobSets\tCPU\tmemory before\tmemory peak")
+	fmt.Fprintln(out, "contender\tTrainJobs\tall created\tall JobSets\tCPU\tmemory before\tmemory peak\tidle CPU\trestart CPU\trestart memory\trestart writes")
 	for _, argument := range flag.Args() {
 		name, binary, ok := strings.Cut(argument, "=")
 		if !ok {
@@ -61,8 +62,9 @@ func main() {
 		if err != nil {
 			fail(fmt.Errorf("%s: %w", name, err))
 		}
-		fmt.Fprintf(out, "%s\t%d\t%.1f s\t%.1f s\t%.1f s\t%d MiB\t%d MiB\n", name, *count,
-			result.created.Seconds(), result.jobSets.Seconds(), result.cpu.Seconds(), result.idleMiB, result.peakMiB)
+		fmt.Fprintf(out, "%s\t%d\t%.1f s\t%.1f s\t%.1f s\t%d MiB\t%d MiB\t%.1f %%\t%.1f s\t%d MiB\t%d\n", name, *count,
+			result.created.Seconds(), result.jobSets.Seconds(), result.cpu.Seconds(), result.idleMiB, result.peakMiB,
+			100*result.idleCPU.Seconds()/steady.Seconds(), result.restartCPU.Seconds(), result.restartMiB, result.restartWrites)
 	}
 	if err := out.Flush(); err != nil {
 		fail(err)
@@ -79,6 +81,12 @@ type result struct {
 	created, jobSets time.Duration // since the first TrainJob was sent
 	cpu              time.Duration // of the controller, in this time
 	idleMiB, peakMiB int           // of the controller: resident before, and at most
+	idleCPU          time.Duration // of the controller, in a time of steady when all is done
+
+	// What a controller needs that starts beside what is done, until it is idle: all of it is looked at once.
+	restartCPU    time.Duration
+	restartMiB    int
+	restartWrites int // to the API server, events aside
 }
 
 func measure(ctx context.Context, musterLocal, name, binary string, count int) (*result, error) {
@@ -96,7 +104,7 @@ func measure(ctx context.Context, musterLocal, name, binary string, count int) (
 	if err != nil {
 		return nil, err
 	}
-	defer controller.stop()
+	defer func() { controller.stop() }()
 	kube, err := newClient(plane.kubeconfig)
 	if err != nil {
 		return nil, err
@@ -114,7 +122,7 @@ func measure(ctx context.Context, musterLocal, name, binary string, count int) (
 	jobSets := &metav1.PartialObjectMetadataList{}
 	jobSets.SetGroupVersionKind(jobsetv1alpha2.GroupVersion.WithKind("JobSetList"))
 	made := 0
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience*time.Duration(max(count/1000, 1)), true, func(ctx context.Context) (bool, error) {
 		err := kube.List(ctx, jobSets, client.InNamespace(namespace))
 		made = len(jobSets.Items)
 		return made == count, err
@@ -128,7 +136,29 @@ func measure(ctx context.Context, musterLocal, name, binary string, count int) (
 		return nil, err
 	}
 	r.cpu, r.peakMiB = after.cpu-before.cpu, after.peakMiB
-	return r, nil
+
+	if _, err := controller.settle(ctx); err != nil {
+		return nil, err
+	}
+	if r.idleCPU, err = controller.work(ctx, steady); err != nil {
+		return nil, err
+	}
+	controller.stop()
+	written, err := writes(ctx, plane.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if controller, err = startContender(ctx, name, binary, plane.kubeconfig, dir); err != nil {
+		return nil, err
+	}
+	last, err := controller.settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.restartCPU, r.restartMiB = last.cpu, last.peakMiB
+	now, err := writes(ctx, plane.kubeconfig)
+	r.restartWrites = now - written
+	return r, err
 }
 
 func newClient(kubeconfig string) (client.Client, error) {

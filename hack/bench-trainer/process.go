@@ -174,6 +174,39 @@ func writeCertificate(dir string) error {
 	)
 }
 
+// settle waits until the process does hardly anything, and returns what it has used then.
+func (p *process) settle(ctx context.Context) (*usage, error) {
+	for {
+		worked, err := p.work(ctx, 5*time.Second)
+		if err != nil {
+			return nil, err
+		}
+		if worked < 250*time.Millisecond {
+			return p.usage()
+		}
+	}
+}
+
+// work returns how long the process uses a CPU within some time.
+func (p *process) work(ctx context.Context, within time.Duration) (time.Duration, error) {
+	before, err := p.usage()
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-time.After(within):
+	case <-p.done:
+		return 0, p.ended()
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	after, err := p.usage()
+	if err != nil {
+		return 0, err
+	}
+	return after.cpu - before.cpu, nil
+}
+
 // usage is what a process has used so far.
 type usage struct {
 	cpu                  time.Duration

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,11 +23,42 @@ func NewCache(mgr ctrl.Manager) (cache.Cache, error) {
 		options.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mgr.GetRESTMapper(), nil }
 		options.Cache.ByObject = map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {
 			Label:     labels.SelectorFromSet(labels.Set{Label: "true"}),
-			Transform: cache.TransformStripManagedFields(),
+			Transform: newTexts().share,
 		}}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return snapshots.GetCache(), mgr.Add(snapshots)
+}
+
+// sharedTexts is how many runtimes are known at a time, of which many TrainJobs have the same snapshot.
+const sharedTexts = 256
+
+// texts has equal snapshots share their text: thousands of TrainJobs may use one runtime.
+type texts struct {
+	known *lru.Cache
+}
+
+func newTexts() *texts {
+	return &texts{known: lru.New(sharedTexts)}
+}
+
+// share is a cache transform. It also takes away the managed fields.
+func (t *texts) share(in any) (any, error) {
+	configMap, ok := in.(*corev1.ConfigMap)
+	if !ok {
+		// A deletion that the informer missed comes as a marker.
+		return in, nil
+	}
+	configMap.ManagedFields = nil
+	for key, text := range configMap.Data {
+		known, ok := t.known.Get(text)
+		if !ok {
+			t.known.Add(text, text)
+			continue
+		}
+		configMap.Data[key] = known.(string)
+	}
+	return in, nil
 }
