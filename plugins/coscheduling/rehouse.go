@@ -248,7 +248,8 @@ func (pl *Coscheduling) without(key types.NamespacedName, phantoms []*corev1.Pod
 	return c
 }
 
-// tellLosses says that a gang goes on without members, on its PodGroup about the first.
+// tellLosses says that a gang goes on without members, on its PodGroup about the first. A scheduler that waits for its
+// lease knows the same and tells nobody.
 func (pl *Coscheduling) tellLosses(logger klog.Logger, key types.NamespacedName, losses []*loss) {
 	for i, l := range losses {
 		membersLost.Inc()
@@ -258,7 +259,7 @@ func (pl *Coscheduling) tellLosses(logger klog.Logger, key types.NamespacedName,
 		}
 		why := fmt.Sprintf("lost pod %q on node %q; %s, until %s at the latest", l.pod.Name, l.pod.Spec.NodeName, where, l.until.UTC().Format(time.RFC3339))
 		logger.V(2).Info("Gang goes on without a member", "podGroup", key, "why", why)
-		if group := pl.group(key); i == 0 && group != nil {
+		if group := pl.group(key); i == 0 && group != nil && pl.leads.Load() {
 			pl.report.event(logger, group, corev1.EventTypeWarning, ReasonMemberLost, why)
 		}
 	}

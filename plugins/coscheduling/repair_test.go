@@ -98,6 +98,7 @@ func TestRoomOfALostMemberIsForItsReplacement(t *testing.T) {
 	p, pods := newRepairPlay(t, 3, []string{"n0", "n1", "n2"}, []int{2}, stage.Nodes(3, 8)...)
 	recorder := &events.FakeRecorder{Events: make(chan string, 1)}
 	p.report.recorder = recorder
+	p.leads.Store(true)
 	p.lose(pods[2])
 	p.mustKeep("n2")
 	if e := <-recorder.Events; !strings.Contains(e, ReasonMemberLost) || !strings.Contains(e, `"m-2" on node "n2"`) {
