@@ -19,6 +19,9 @@ import (
 type gangs struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*gang
+	// committing has all gangs with a commit under way, and some that had one: what a plan must leave alone is found
+	// without a look at all gangs that wait.
+	committing sets.Set[types.NamespacedName]
 	// releases counts how often seats were given up that had been held.
 	releases uint64
 }
@@ -50,7 +53,9 @@ type gang struct {
 	takingBack bool
 }
 
-func newGangs() *gangs { return &gangs{byKey: map[types.NamespacedName]*gang{}} }
+func newGangs() *gangs {
+	return &gangs{byKey: map[types.NamespacedName]*gang{}, committing: sets.New[types.NamespacedName]()}
+}
 
 func (g *gangs) get(key types.NamespacedName) *gang {
 	x, ok := g.byKey[key]
@@ -101,6 +106,7 @@ func (g *gangs) begin(key types.NamespacedName, c *commit) {
 	defer g.mu.Unlock()
 	x := g.get(key)
 	x.commit, x.refusal, x.early = c, nil, nil
+	g.committing.Insert(key)
 }
 
 // refuse records a verdict, and returns the members that came too early for one.
@@ -446,8 +452,13 @@ func (g *gangs) held(except types.NamespacedName, priority int32) []gangplan.Cla
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []gangplan.Claim
-	for key, x := range g.byKey {
-		if key == except || x.commit == nil || x.commit.priority < priority {
+	for key := range g.committing {
+		x, known := g.byKey[key]
+		if !known || x.commit == nil {
+			g.committing.Delete(key)
+			continue
+		}
+		if key == except || x.commit.priority < priority {
 			continue
 		}
 		for _, s := range x.commit.seats {

@@ -229,6 +229,21 @@ func TestHeldSeats(t *testing.T) {
 	}
 }
 
+// What others hold costs a plan nothing for the gangs that wait.
+func BenchmarkHeldBesideWaitingGangs(b *testing.B) {
+	g := newGangs()
+	for i := range 2000 {
+		g.refuse(types.NamespacedName{Namespace: "ns", Name: fmt.Sprint(i)}, &refusal{})
+	}
+	g.begin(testKey, testCommit(8))
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(g.held(types.NamespacedName{}, 0)); n != 8 {
+			b.Fatal(n)
+		}
+	}
+}
+
 func TestRepresentativeIsReplaced(t *testing.T) {
 	g := newGangs()
 	g.refuse(testKey, &refusal{representative: stage.UID(0), members: map[types.UID]version{stage.UID(0): {}, stage.UID(1): {}}})
