@@ -40,3 +40,20 @@ func TestPlansDoNotDependOnHistory(t *testing.T) {
 		}
 	}
 }
+
+// The memory of a search for victims is kept: what is allocated does not grow with nodes, victims or members.
+func TestPreemptingAllocatesLittle(t *testing.T) {
+	for _, members := range []int{10, 200} {
+		c, victims := benchVictims(2000, 400, 1, 8)
+		d := benchGang(c, members, 8)
+		preempt := func() {
+			if p, e, _ := c.Preempt(d, nil, victims); p == nil || len(p.Victims) != members {
+				t.Fatal(p, e)
+			}
+		}
+		preempt()
+		if allocs := testing.AllocsPerRun(5, preempt); allocs > 40 {
+			t.Errorf("%v allocations for %d members", allocs, members)
+		}
+	}
+}

@@ -106,3 +106,89 @@ func FuzzPlan(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPreempt chooses victims among whatever the bytes describe: it must neither panic nor break a constraint nor
+// change the capacity, and with the victims gone the plan holds.
+func FuzzPreempt(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x02\x0c0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+	f.Add([]byte("\x01\x08\x00\x01\x02\x03\x00\x01\x02\x03\x05\x04\x03\x02\x01\x05\x04\x03\x02\x01\x01\x02\x03\x04\x05\x06\x07\x08\x09\x01\x02\x03\x04\x05"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := bytesReader(data)
+		w := &world{Cluster: NewCluster([]string{"zone", "rack"}[:r.next(3)])}
+		w.nodes = make([]Node, r.next(12))
+		for i := range w.nodes {
+			w.nodes[i].Name = fmt.Sprint("n", i)
+			for range w.Levels() {
+				w.nodes[i].Domains = append(w.nodes[i].Domains, []string{"", "a", "b", "c"}[r.next(4)])
+			}
+		}
+		w.SetNodes(w.nodes)
+		w.gpu, w.cpu, w.pods = w.Resource("nvidia.com/gpu"), w.Resource("cpu"), w.Resource("pods")
+		resources := []Resource{w.gpu, w.cpu, w.pods}
+		for id := range NodeID(len(w.nodes)) {
+			w.SetNode(id, []Amount{{w.gpu, max(r.amount(), 0)}, {w.cpu, max(r.amount(), 0)}, {w.pods, 20}}, []Amount{{w.gpu, int64(r.next(5))}})
+		}
+		victims := make([]Victim, r.next(16))
+		for i := range victims {
+			v := Victim{Priority: int32(r.next(4)), Pods: r.next(4), Lost: max(r.amount(), 0), Violations: r.next(3) / 2}
+			if r.next(4) == 0 {
+				v.With = []int{r.next(len(victims))}
+			}
+			for range r.next(4) {
+				if len(w.nodes) == 0 {
+					break
+				}
+				at := Occupancy{NodeID(r.next(len(w.nodes))), []Amount{{w.gpu, int64(r.next(9))}, {w.cpu, int64(r.next(9))}, {w.pods, 1}}}
+				w.Take(at.Node, at.Used)
+				v.On = append(v.On, at)
+			}
+			victims[i] = v
+		}
+		d := &Demand{Classes: make([]Class, 1+r.next(3)), Sets: make([]Set, r.next(3))}
+		for i := range d.Classes {
+			for _, res := range resources[:r.next(4)] {
+				d.Classes[i].Requests = append(d.Classes[i].Requests, Amount{res, max(r.amount(), 1)})
+			}
+		}
+		level := func() Level { return Level(r.next(6) - 1) }
+		d.Required, d.Preferred = level(), level()
+		for i := range d.Sets {
+			d.Sets[i] = Set{Required: level(), Preferred: level(), SliceSize: r.next(4), SliceLevel: level()}
+		}
+		for range 1 + r.next(12) {
+			set := r.next(len(d.Sets))
+			d.Members = append(d.Members, Member{Class: r.next(len(d.Classes)), Set: set, Slice: r.next(4)})
+			if len(w.nodes) > 0 && r.next(4) == 0 {
+				d.Placed = append(d.Placed, PlacedMember{Node: NodeID(r.next(len(w.nodes))), Set: set, Slice: r.next(4)})
+			}
+		}
+		d.Min = 1 + r.next(len(d.Members))
+		if r.next(4) == 0 {
+			d.MinResources = []Amount{{w.gpu, int64(r.next(40))}}
+		}
+		var v Verifier
+		if r.next(3) == 1 {
+			v = contrary{}
+		}
+		before := fmt.Sprint(w.free)
+		p, e, err := w.Preempt(d, v, victims)
+		if err != nil || (p == nil) == (e == nil) {
+			t.Fatalf("preemption %v, explanation %v, error %v", p, e, err)
+		}
+		if after := fmt.Sprint(w.free); after != before {
+			t.Fatalf("capacity changed from %s to %s", before, after)
+		}
+		if p == nil {
+			return
+		}
+		set := setOf(p.Victims)
+		if !closed(victims, set) {
+			t.Fatalf("the victims %v leave some behind", p.Victims)
+		}
+		forEach(w, victims, set, w.Return)
+		if err := replay(w, d, p.Plan.Nodes); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
