@@ -2,15 +2,21 @@ package planner
 
 import "slices"
 
-// maxSpared is how many plans are made to find out which victims can stay, where arithmetic does not tell.
-const maxSpared = 512
+const (
+	// maxClearing bounds how often the nodes of the cluster are looked at to make room here and there: the
+	// best that was found until then is taken.
+	maxClearing = 2000
+	// maxSparing likewise bounds how many plans are made to find out which victims can stay, where arithmetic
+	// does not tell; a plan looks at the nodes once more than there are parts of the gang.
+	maxSparing = 4000
+)
 
 // search compares what it takes to make room in each domain that may hold the gang, and remembers the best.
 func (s *clearance) search(priority int32, violating bool) bool {
 	c := s.c
 	s.allow(priority, violating)
 	s.sumSeats()
-	s.found = false
+	s.found, s.effort = false, 0
 	if len(s.gang.MinResources) > 0 && s.placed() {
 		s.offerGone() // it has its places, and lacks nothing but minResources
 	}
@@ -66,7 +72,7 @@ func (s *clearance) sumSeats() {
 
 // try finds out what it takes to make room in a target.
 func (s *clearance) try(t *target) {
-	if s.before[t.hi] == s.before[t.lo] {
+	if s.before[t.hi] == s.before[t.lo] || s.spent() {
 		return // it holds the gang no more than before
 	}
 	fits := s.clear(t)
@@ -79,6 +85,9 @@ func (s *clearance) try(t *target) {
 	}
 	s.rollBack(0)
 }
+
+// spent reports whether the search has become too long.
+func (s *clearance) spent() bool { return s.effort > maxClearing*len(s.c.names) }
 
 // tryAll begins with everyone gone who may go, for gangs that find their place only so.
 func (s *clearance) tryAll() {
@@ -172,10 +181,10 @@ func (s *clearance) spareChosen() {
 			s.spareInEach()
 		}
 	} else {
-		plans := 0
+		plans := maxSparing / (1 + len(c.work.parts))
 		s.spare(0, func(int32) bool {
-			plans++
-			return plans <= maxSpared && s.fits()
+			plans--
+			return plans >= 0 && s.fits()
 		})
 		s.prepare()
 	}

@@ -73,6 +73,9 @@ func (s *clearance) clearFor(in *target, index int32, preferred Level) bool {
 	if b.units == 0 {
 		return true
 	}
+	if s.spent() {
+		return false
+	}
 	if b.pin.pinned {
 		if b.pin.torn {
 			return false

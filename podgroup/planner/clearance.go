@@ -36,6 +36,7 @@ type clearance struct {
 	priorities []int32 // of those who may go, distinct, rising
 	before     []int32 // running sums over the nodes of the seats of those who may go
 	onNode     []int32 // by node: members picked
+	effort     int     // nodes looked at
 	found      bool
 	least      loss
 	chosen     []int32

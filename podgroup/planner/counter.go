@@ -49,6 +49,7 @@ func (k *counter) enough() bool {
 // part; those in units too, if split is set.
 func (s *clearance) start(b *block, each, split bool, lo, hi NodeID) {
 	c, k := s.c, &s.counter
+	s.effort += int(hi - lo)
 	k.lo, k.hi, k.total, k.size, k.units = lo, hi, 0, 0, 0
 	k.limit, k.slots = resize(k.limit, len(c.names)), resize(k.slots, len(c.names))
 	k.request = k.request[:0]

@@ -28,7 +28,8 @@ type Preemption struct {
 //
 // Everyone in victims may go: who may be preempted by whom is the caller's to know. The Verifier is
 // asked while the victims have left the Cluster, which is all that it is told of them; what it refuses counts
-// with other victims too. The cluster is as before afterwards. docs/planner.md says how good the choice is.
+// with other victims too. Nobody goes for a gang of more than maxAdvised classes or sets, the search for which
+// would be long. The cluster is as before afterwards. docs/planner.md says how good the choice is.
 func (c *Cluster) Preempt(d *Demand, v Verifier, victims []Victim) (*Preemption, *Explanation, error) {
 	if err := c.Validate(d); err != nil {
 		return nil, nil, err
@@ -39,7 +40,7 @@ func (c *Cluster) Preempt(d *Demand, v Verifier, victims []Victim) (*Preemption,
 	s := &c.clearance
 	s.begin(c, d, victims)
 	defer s.end()
-	for rounds := maxRounds; rounds > 0 && s.choose(); {
+	for rounds := maxRounds; rounds > 0 && len(d.Classes) <= maxAdvised && len(d.Sets) <= maxAdvised && s.choose(); {
 		p, err := s.plan(v, &rounds)
 		if err != nil {
 			return nil, nil, err

@@ -76,6 +76,27 @@ func BenchmarkPreempt(b *testing.B) {
 			}
 			return d
 		}},
+		{"512 members in 64 sets, each in a rack, 5000 pods", 5000, 5000, 1, 8, func(c *Cluster) *Demand {
+			d := benchGang(c, 512, 4)
+			rack, _ := c.Level("rack")
+			d.Sets = make([]Set, 64)
+			for i := range d.Sets {
+				d.Sets[i].Required = rack
+			}
+			for i := range d.Members {
+				d.Members[i].Set = i / 8
+			}
+			return d
+		}},
+		{"64 members of 64 classes, 5000 pods", 5000, 5000, 1, 8, func(c *Cluster) *Demand {
+			d := &Demand{Min: 64}
+			for i := range 64 {
+				k := benchClass(c, int64(1+i%8))
+				k.Requests[1].Value += int64(i)
+				d.Classes, d.Members = append(d.Classes, k), append(d.Members, Member{Class: i})
+			}
+			return d
+		}},
 		{"4096 members, 40000 pods of 4", 50000, 40000, 1, 4, func(c *Cluster) *Demand { return benchGang(c, 4096, 8) }},
 		{"no room, 1000 pods", 5000, 1000, 1, 8, func(c *Cluster) *Demand { return benchGang(c, 1001, 8) }},
 	} {
