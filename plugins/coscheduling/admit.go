@@ -343,8 +343,8 @@ func (pl *Coscheduling) newSeat(d *gangplan.Demand, member int, node planner.Nod
 
 // refuse turns the gang away and reports why.
 func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, group *v1alpha1.PodGroup, turn types.UID, c census, reason string, r *refusal) {
-	if behind := pl.behind(key, corev1helpers.PodPriority(c.waiting[0])); behind != "" && reason == ReasonUnschedulable {
-		r.message += "; " + behind
+	if r.ahead = pl.behind(key, corev1helpers.PodPriority(c.waiting[0])); r.ahead.told != "" && reason == ReasonUnschedulable {
+		r.message += "; " + r.ahead.told
 	}
 	r.reason, r.surplus = reason, c.present >= int(group.Spec.MinMember)
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)

@@ -256,39 +256,60 @@ func asShare(thousandths int) string { return fmt.Sprintf("%.3f", float64(thousa
 // maxNamed bounds how many namespaces are named that go first.
 const maxNamed = 5
 
-// behind says which waiting gangs go before one that is refused, or returns "" if the order is not FairShare.
-func (pl *Coscheduling) behind(key types.NamespacedName, priority int32) string {
+// ahead is who goes before a gang that is refused, as it was told.
+type ahead struct {
+	// who are the namespaces and how many gangs of theirs wait, without their shares.
+	who, told string
+	at        time.Time
+}
+
+// behind says which waiting gangs go before one that is refused; nothing if the order is not FairShare. Shares change
+// all the time: while nothing else changes, what was told last is told again for as long as advice is.
+func (pl *Coscheduling) behind(key types.NamespacedName, priority int32) ahead {
 	if pl.line.usage == nil {
-		return ""
+		return ahead{}
 	}
+	now := pl.whoGoesBefore(key, priority)
+	now.at = pl.clock.Now()
+	if last := pl.gangs.refusalOf(key); last != nil && last.ahead.who == now.who && last.ahead.told != "" && now.at.Sub(last.ahead.at) < adviceAge {
+		return last.ahead
+	}
+	return now
+}
+
+func (pl *Coscheduling) whoGoesBefore(key types.NamespacedName, priority int32) ahead {
 	own := pl.line.usage.share(key.Namespace)
-	type ahead struct {
+	type other struct {
 		namespace    string
 		share, gangs int
 	}
-	var first []ahead
+	var first []other
 	gangs := 0
 	for namespace, n := range pl.gangs.refusedIn(priority) {
 		if share := pl.line.usage.share(namespace); share < own {
-			first = append(first, ahead{namespace, share, n})
+			first = append(first, other{namespace, share, n})
 			gangs += n
 		}
 	}
 	if gangs == 0 {
-		return fmt.Sprintf("no gang of a namespace with a smaller share waits; own share %s", asShare(own))
+		return ahead{told: fmt.Sprintf("no gang of a namespace with a smaller share waits; own share %s", asShare(own))}
 	}
-	slices.SortFunc(first, func(a, b ahead) int {
+	slices.SortFunc(first, func(a, b other) int {
 		return cmp.Or(cmp.Compare(a.share, b.share), cmp.Compare(a.namespace, b.namespace))
 	})
-	var named []string
-	for _, a := range first[:min(len(first), maxNamed)] {
-		named = append(named, a.namespace+" "+asShare(a.share))
+	var who, named []string
+	for i, a := range first {
+		who = append(who, fmt.Sprintf("%s %d", a.namespace, a.gangs))
+		if i < maxNamed {
+			named = append(named, a.namespace+" "+asShare(a.share))
+		}
 	}
 	if more := len(first) - len(named); more > 0 {
 		named = append(named, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("waits behind %d %s of namespaces with a smaller share: %s; own share %s",
-		gangs, plural(gangs, "gang"), strings.Join(named, ", "), asShare(own))
+	slices.Sort(who)
+	return ahead{who: strings.Join(who, ", "), told: fmt.Sprintf("waits behind %d %s of namespaces with a smaller share: %s; own share %s",
+		gangs, plural(gangs, "gang"), strings.Join(named, ", "), asShare(own))}
 }
 
 // refusedIn counts the refused gangs of a priority in each namespace.

@@ -301,6 +301,30 @@ func TestRefusalSaysWhoGoesFirst(t *testing.T) {
 	}
 }
 
+// A share that moves is no news by itself: the condition is not written again for it all the time.
+func TestRefusalIsNotReworded(t *testing.T) {
+	p := newPlay(t, stage.Nodes(1, 8)...)
+	p.line = fairLine(p.clock, nil)
+	p.line.podChanged(running("ns", "own", stage.GPU, 40))
+	other := types.NamespacedName{Namespace: "a", Name: "x"}
+	p.gangs.refuse(other, &refusal{})
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	_, first := p.turn(pods[0])
+	p.line.podChanged(running("ns", "more", stage.GPU, 1))
+	if _, why := p.turn(pods[0]); why != first {
+		t.Errorf("after a share moved: %q", why)
+	}
+	p.clock.Step(adviceAge)
+	if _, why := p.turn(pods[0]); !strings.HasSuffix(why, "a 0.000; own share 0.410") {
+		t.Errorf("after a while: %q", why)
+	}
+	p.gangs.forget(other)
+	if _, why := p.turn(pods[0]); !strings.Contains(why, "no gang of a namespace") {
+		t.Errorf("after nobody else waits: %q", why)
+	}
+}
+
 func TestRefusalSaysThatNobodyGoesFirst(t *testing.T) {
 	p := newPlay(t, stage.Nodes(1, 8)...)
 	p.line = fairLine(p.clock, nil)

@@ -24,6 +24,8 @@ type refusal struct {
 	watch *gangplan.Watch
 	// advice is what was told of the cluster, if that is what it is about.
 	advice advised
+	// ahead is who goes first, where that is told.
+	ahead ahead
 	// surplus is set if the gang has its minimum, and needs are what the members that it lacks request, if that is
 	// what the verdict is about.
 	surplus bool
