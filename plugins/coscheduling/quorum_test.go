@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -66,5 +67,38 @@ func TestMembersThatLoseTheirPlacesWhileOthersTakeTheirs(t *testing.T) {
 	p.clock.Step(lastRetry)
 	if _, why := p.turn(pods[0]); why != "" {
 		t.Errorf("not planned again: %s", why)
+	}
+}
+
+// Members that were placed before the gang asked for one rack, in two of them, keep the others out of both. Once
+// one of them is gone the gang may fit again.
+func TestMemberThatKeptTheOthersOutGoes(t *testing.T) {
+	for name, end := range map[string]func(p *play, pod *corev1.Pod){
+		"deleted": func(p *play, pod *corev1.Pod) { p.podDeleted(p.logger, pod) },
+		"being deleted": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.Now()) }))
+		},
+		"failed": func(p *play, pod *corev1.Pod) {
+			p.see(pod, with(pod, func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRackedPlay(t, 1, 2)
+			p.group(1)
+			pods := p.wholeNodeMembers(3)
+			for i, node := range []string{"a0", "b0"} {
+				pods[i] = p.see(pods[i], with(pods[i], func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Status.Phase = node, corev1.PodRunning }))
+			}
+			p.ask(requireTopology("rack"))
+			if _, why := p.turn(pods[2]); why == "" {
+				t.Fatal("a third member beside two in different racks")
+			}
+			p.inLine()
+			end(p, pods[0])
+			p.mustBeInLine("ns/m-2")
+			if node, why := p.turn(pods[2]); !strings.HasPrefix(node, "b") {
+				t.Errorf("node %q: %s", node, why)
+			}
+		})
 	}
 }

@@ -140,6 +140,9 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 	if podgroup.StateOf(pod) != podgroup.Waiting {
 		pl.line.leave(pod.UID)
 	}
+	if state := podgroup.StateOf(pod); old != nil && hasPlace(old) && (state == podgroup.Gone || state == podgroup.Failed) {
+		defer pl.activateRepresentative(logger, key)
+	}
 	switch podgroup.StateOf(pod) {
 	case podgroup.Waiting:
 		pl.settle(logger, key)
@@ -189,6 +192,13 @@ func (pl *Coscheduling) recheckTopology(logger klog.Logger, key types.Namespaced
 	}
 }
 
+// hasPlace reports whether a member is on a node and counts. A gang that is refused beside it may fit without: it may
+// have kept the others in its domain, or out of any.
+func hasPlace(pod *corev1.Pod) bool {
+	state := podgroup.StateOf(pod)
+	return state == podgroup.Bound || state == podgroup.Running
+}
+
 // left is what follows when a pod is no longer a member of a gang.
 func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
 	defer pl.reviewRepair(logger, key)
@@ -196,6 +206,9 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 	pl.gangs.arrived(key, pod.UID)
 	pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 	pl.recheckTopology(logger, key)
+	if hasPlace(pod) {
+		pl.activateRepresentative(logger, key)
+	}
 	pl.settle(logger, key)
 	if pl.members.Generation(key) == 0 {
 		pl.gangs.forget(key)
