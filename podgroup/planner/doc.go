@@ -30,6 +30,11 @@
 // Preferences of the pods (Class.Score) decide only between domains and nodes that are equal
 // otherwise.
 //
+// # Preemption
+//
+// Preempt chooses victims, the domain and the plan together, so that a gang of higher priority fits whole and nobody
+// goes who could stay.
+//
 // # What arithmetic does not see
 //
 // This is asked of a Verifier, for the chosen nodes only: each refusal becomes a limit for that

@@ -275,6 +275,37 @@ func TestPreempt(t *testing.T) {
 			victims: "v0 v2",
 			on:      []string{"r0/n0", "r0/n1", "r2/n0", "r2/n1"},
 		},
+		"the rest of a slice where it has begun, although it is cheaper elsewhere": {
+			nodes: racks("r", 2, 2),
+			set: func(s *stage) {
+				s.keep(8, "r0/n0")
+				s.victim("a", 8, "r0/n1").Priority = 3
+				s.victim("b", 8, "r1/n0")
+				s.victim("c", 8, "r1/n1")
+			},
+			demand: func(s *stage) *Demand {
+				d := gang(s.Cluster, 8)
+				d.Sets = []Set{{SliceSize: 2, SliceLevel: 1}}
+				at, _ := s.Node("r0/n0")
+				d.Placed = []PlacedMember{{Node: at}}
+				return d
+			},
+			victims: "a",
+			on:      []string{"r0/n1"},
+		},
+		"nobody for a slice that is torn": {
+			nodes: racks("r", 2, 2),
+			set:   func(s *stage) { s.keep(8, "r0/n0", "r1/n0"); s.victim("a", 8, "r0/n1"); s.victim("b", 8, "r1/n1") },
+			demand: func(s *stage) *Demand {
+				d := gang(s.Cluster, 8)
+				d.Sets = []Set{{SliceSize: 3, SliceLevel: 1}}
+				x, _ := s.Node("r0/n0")
+				y, _ := s.Node("r1/n0")
+				d.Placed = []PlacedMember{{Node: x}, {Node: y}}
+				return d
+			},
+			victims: "refused: gang needs 1 more member beside 2 placed (with nvidia.com/gpu 8) in slices of 3 per rack, room for 0; short of nvidia.com/gpu: needed 8, free 0 of 32; of 4 nodes: 4 too little nvidia.com/gpu left",
+		},
 		"sets in racks of their own": {
 			nodes: racks("r", 3, 2),
 			set: func(s *stage) {
@@ -319,6 +350,25 @@ func TestPreempt(t *testing.T) {
 			set:     func(s *stage) { s.keep(8, "r0/n0", "r1/n0"); s.victim("a", 8, "r0/n1"); s.victim("b", 8, "r1/n1") },
 			demand:  func(s *stage) *Demand { return within(gang(s.Cluster, 8, 8), 1) },
 			victims: "refused: gang needs 2 members (with nvidia.com/gpu 8) within one rack; no rack has room for any member, for example r0; short there of nvidia.com/gpu: needed 16, free 0 of 16; of its 2 nodes: 2 too little nvidia.com/gpu left",
+		},
+		"minResources that no member requests": {
+			nodes: racks("r", 1, 2),
+			set: func(s *stage) {
+				disk := s.Resource("example.com/disk")
+				for i, name := range []string{"a", "b"} {
+					s.SetNode(NodeID(i), []Amount{{s.Resource("nvidia.com/gpu"), 8}, {s.Resource("pods"), 9}, {disk, 4}}, nil)
+					v := s.victim(name, 1, fmt.Sprint("r0/n", i))
+					v.On[0].Used = append(v.On[0].Used, Amount{disk, int64(2 + i)})
+					s.Take(NodeID(i), []Amount{{disk, int64(2 + i)}})
+				}
+			},
+			demand: func(s *stage) *Demand {
+				d := gang(s.Cluster, 2)
+				d.MinResources = []Amount{{s.Resource("example.com/disk"), 6}}
+				return d
+			},
+			victims: "b",
+			on:      []string{"r0/n0"},
 		},
 		"minResources": {
 			nodes: racks("r", 1, 3),
@@ -407,6 +457,20 @@ func TestPreemptPassesErrorsOn(t *testing.T) {
 	}
 	if _, _, err := s.Preempt(&Demand{}, nil, nil); err == nil {
 		t.Error("no error for no members")
+	}
+}
+
+// The search for victims for a gang made to be slow would be long.
+func TestPreemptNobodyForTooManyClasses(t *testing.T) {
+	s := newStage(t, racks("r", 1, 2)...)
+	s.victim("a", 8, "r0/n0")
+	s.victim("b", 8, "r0/n1")
+	for classes, want := range map[int]string{maxAdvised: "a", maxAdvised + 1: "refused"} {
+		d := gang(s.Cluster, 8)
+		d.Classes = slices.Repeat(d.Classes, classes)
+		if victims, _ := s.preempts(d, nil); !strings.HasPrefix(victims, want) {
+			t.Errorf("%d classes: got %q, want %q", classes, victims, want)
+		}
 	}
 }
 
