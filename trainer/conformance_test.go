@@ -23,6 +23,7 @@ import (
 	"github.com/muster-sched/muster/trainer/runtime"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 )
 
 const conformanceDir = "testdata/conformance"
@@ -39,6 +40,14 @@ type difference struct {
 // intendedDifferences, and each that is listed must be there.
 func TestBuildsWhatKubeflowTrainerBuilds(t *testing.T) {
 	compareWithKubeflow(t, conformanceDir, intendedDifferences, func(t *testing.T, input string) []client.Object {
+		trainJob, spec := readInput(t, input)
+		return buildAll(t, trainJob, spec, "")
+	})
+}
+
+// TestBuildsVolcanosGroupsAsKubeflowTrainer does the same for groups of Volcano.
+func TestBuildsVolcanosGroupsAsKubeflowTrainer(t *testing.T) {
+	compareWithKubeflow(t, "testdata/volcano", intendedVolcanoDifferences, func(t *testing.T, input string) []client.Object {
 		trainJob, spec := readInput(t, input)
 		return buildAll(t, trainJob, spec, "")
 	})
@@ -139,6 +148,9 @@ func readObjects(t *testing.T, file string) []client.Object {
 			object = &jobsetv1alpha2.JobSet{}
 		case "PodGroup":
 			object = &podgroup.PodGroup{}
+			if head.GetAPIVersion() == volcano.GroupVersion.String() {
+				object = &volcano.PodGroup{}
+			}
 		case "ConfigMap":
 			object = &corev1.ConfigMap{}
 		case "Secret":

@@ -22,6 +22,8 @@ const (
 
 	labelPath = podPath + "/metadata/labels/scheduling.x-k8s.io/pod-group"
 	groupPath = "PodGroup/llm/spec"
+
+	volcanoPath = podPath + "/metadata/annotations/scheduling.k8s.io/group-name"
 )
 
 // intendedDifferences are all differences from Kubeflow Trainer 2.3.0, by the input in which they show: these,
@@ -123,6 +125,23 @@ var intendedDifferences = merge(policyDifferences, map[string][]intent{
 	}},
 })
 
+// intendedVolcanoDifferences are all differences that the inputs of Volcano show.
+var intendedVolcanoDifferences = map[string][]intent{
+	"limits-only": {{
+		why:         "minResources counts what stands only among the limits, as the API server will make requests of it",
+		differences: []difference{{path: groupPath + "/minResources/nvidia.com/gpu", muster: "32"}},
+	}},
+	"in-phases": {{
+		why: "jobs that wait for each other are in different gangs, which would wait for ever if they were one",
+		differences: append(volcanoPhase0("2", "2"),
+			difference{jobsPath + "[dataset-initializer]" + volcanoPath, "llm", "llm-phase-0"},
+			difference{jobsPath + "[model-initializer]" + volcanoPath, "llm", "llm-phase-0"},
+			difference{groupPath + "/minMember", "6", "4"},
+			difference{groupPath + "/minResources/cpu", "66", "64"},
+		),
+	}},
+}
+
 func merge(a, b map[string][]intent) map[string][]intent {
 	merged := maps.Clone(a)
 	maps.Copy(merged, b)
@@ -131,8 +150,18 @@ func merge(a, b map[string][]intent) map[string][]intent {
 
 // phase0 is a whole PodGroup that only Muster makes, for the pods before the training nodes.
 func phase0(members, cpu string) []difference {
+	return append(groupOfPhase0("scheduling.x-k8s.io/v1alpha1", members, cpu),
+		difference{path: "PodGroup/llm-phase-0/spec/scheduleTimeoutSeconds", muster: "120"})
+}
+
+// volcanoPhase0 is such a group of Volcano.
+func volcanoPhase0(members, cpu string) []difference {
+	return groupOfPhase0("scheduling.volcano.sh/v1beta1", members, cpu)
+}
+
+func groupOfPhase0(apiVersion, members, cpu string) []difference {
 	fields := map[string]string{
-		"apiVersion":         "scheduling.x-k8s.io/v1alpha1",
+		"apiVersion":         apiVersion,
 		"kind":               "PodGroup",
 		"metadata/name":      "llm-phase-0",
 		"metadata/namespace": "research",
@@ -145,7 +174,6 @@ func phase0(members, cpu string) []difference {
 		"metadata/ownerReferences[order]":                  "llm",
 		"spec/minMember":                                   members,
 		"spec/minResources/cpu":                            cpu,
-		"spec/scheduleTimeoutSeconds":                      "120",
 	}
 	var differences []difference
 	for path, value := range fields {

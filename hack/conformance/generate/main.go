@@ -2,7 +2,7 @@
 //
 //	cd hack/conformance && go run ./generate
 //
-// For each trainer/testdata/conformance/NAME.input.yaml, a runtime and a TrainJob, it writes the objects that
+// For each NAME.input.yaml in trainer/testdata/conformance, and in volcano beside it, a runtime and a TrainJob, it writes the objects that
 // Kubeflow Trainer's runtime framework builds to NAME.kubeflow.yaml; of Secrets, and of ConfigMaps but for
 // MPI's hostfile, it keeps no data. For each trainer/testdata/runtimes/NAME.input.yaml, a TrainJob, it does so
 // with the runtime that Kubeflow Trainer ships and the TrainJob names. It also writes the schemas of Kubeflow
@@ -51,18 +51,20 @@ func run(ctx context.Context, testdata string) error {
 	if err != nil {
 		return err
 	}
-	err = record(filepath.Join(testdata, "conformance"), func(content []byte) ([]byte, error) {
-		trainJob, runtime, err := decode(content)
+	for _, dir := range []string{"conformance", "volcano"} {
+		err := record(filepath.Join(testdata, dir), func(content []byte) ([]byte, error) {
+			trainJob, runtime, err := decode(content)
+			if err != nil {
+				return nil, err
+			}
+			if runtime == nil {
+				return nil, errors.New("an input needs a runtime")
+			}
+			return build(ctx, trainJob, runtime)
+		})
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if runtime == nil {
-			return nil, errors.New("an input needs a runtime")
-		}
-		return build(ctx, trainJob, runtime)
-	})
-	if err != nil {
-		return err
 	}
 	runtimes, err := shipped(upstream)
 	if err != nil {
