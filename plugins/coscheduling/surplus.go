@@ -62,6 +62,7 @@ func (pl *Coscheduling) goOnWithout(logger klog.Logger, key types.NamespacedName
 	if left.reserved {
 		pl.reject(uid, "the member is gone")
 	}
+	pl.reviewRepair(logger, key) // before anybody is put in line for the seat
 	pl.heldNoMore(logger, key, []*seat{left})
 	if done {
 		pl.placedWhole(logger, key, waiting, len(waiting))
