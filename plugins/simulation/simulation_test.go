@@ -22,7 +22,7 @@ var soak = flag.Int("soak", 0, "take so many random steps, on all cores")
 const (
 	checks        = 100
 	stepsPerCheck = 100
-	usualSeed     = 4
+	usualSeed     = 11
 )
 
 // setFlag sets a flag unless it was given on the command line.
