@@ -19,10 +19,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,6 +176,11 @@ func newClient(kubeconfig string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
+// busy tells whether an API server that has less to do may answer otherwise.
+func busy(err error) bool {
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err)
+}
+
 // create makes TrainJobs with several requests in flight. They are suspended: their JobSets are made as ever, and
 // the JobSet controller makes no pods of them on the machine that is measured.
 func create(ctx context.Context, kube client.Client, count int) error {
@@ -192,7 +199,9 @@ func create(ctx context.Context, kube client.Client, count int) error {
 						Trainer:    &v1alpha1.Trainer{NumNodes: ptr.To[int32](4), Command: []string{"torchrun", "train.py"}},
 					},
 				}
-				if err := kube.Create(ctx, job); err != nil {
+				// A machine that is busy with other things has etcd time out.
+				err := retry.OnError(retry.DefaultBackoff, busy, func() error { return client.IgnoreAlreadyExists(kube.Create(ctx, job)) })
+				if err != nil {
 					errs[c] = err
 					return
 				}
