@@ -175,7 +175,9 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	surplus := c.present >= int(group.Spec.MinMember)
 	if err == nil && explanation != nil {
 		verdict := pl.unplaced(key, d, explanation)
-		if surplus {
+		if !surplus {
+			pl.reserveRoom(klog.FromContext(ctx), key, d, explanation)
+		} else {
 			d, plan, err = pl.planOthers(ctx, key, group, c, d, verdict)
 		}
 		if err == nil && plan == nil {
@@ -200,6 +202,9 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	commit := pl.newCommit(d, plan)
 	commit.surplus, commit.need = surplus, d.Min
 	seats := pl.begin(klog.FromContext(ctx), key, commit)
+	if pl.reserving.now() != nil {
+		pl.backfilled(pl.candidate(key, d.Pods...), nodesOfSeats(seats)...)
+	}
 	planDuration.WithLabelValues("planned").Observe(pl.clock.Since(started).Seconds())
 	klog.FromContext(ctx).V(2).Info("Gang is planned", "podGroup", key, "members", len(seats), "placed", c.present, "domain", plan.Domain)
 	if t, wait := group.Spec.ScheduleTimeoutSeconds, pl.commitWait(key); t != nil && time.Duration(*t)*time.Second > wait {
@@ -349,9 +354,13 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	r.reason, r.surplus = reason, c.present >= int(group.Spec.MinMember)
 	klog.FromContext(ctx).V(2).Info("Gang is refused", "podGroup", key, "reason", reason, "why", r.message)
 	pl.turnAway(ctx, key, turn, c, r)
+	if reason != ReasonUnschedulable {
+		pl.needsNoRoom(klog.FromContext(ctx), key, reason, r.message)
+	}
 	if !r.surplus {
 		pl.report.refused(key, reason, r.message)
 		pl.correctProvisioning(key, group)
+		pl.correctReservation(key, group)
 	}
 }
 

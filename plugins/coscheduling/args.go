@@ -41,6 +41,10 @@ const maxRepairTimeout = 24 * time.Hour
 //
 //	queueOrder: FairShare
 //	fairShare: {halfLifeSeconds: 86400}
+//
+// or, so that large gangs have their turn,
+//
+//	reservation: {afterSeconds: 1800}
 type Args struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -65,6 +69,9 @@ type Args struct {
 	// seconds, where the PodGroup's annotation muster.dev/rendezvous-timeout sets no other time. From 0, for
 	// nothing kept, to 86400; 600 by default.
 	RepairTimeoutSeconds *int64 `json:"repairTimeoutSeconds,omitempty"`
+
+	// Reservation says when room is reserved for a gang that waits; nil reserves nothing.
+	Reservation *ReservationArgs `json:"reservation,omitempty"`
 
 	// The levels by which a gang is kept together: it is put into the lowest domain that holds it.
 	gangplan.LevelArgs `json:",inline"`
@@ -110,5 +117,6 @@ func (a *Args) validate() field.ErrorList {
 	if t, most := *a.RepairTimeoutSeconds, int64(maxRepairTimeout/time.Second); t < 0 || t > most {
 		errs = append(errs, field.Invalid(field.NewPath("repairTimeoutSeconds"), t, fmt.Sprintf("must be from 0 to %d", most)))
 	}
+	errs = append(errs, a.Reservation.validate(field.NewPath("reservation"))...)
 	return append(errs, a.LevelArgs.Validate()...)
 }

@@ -44,6 +44,15 @@ func (c *commit) inOrder() []*seat {
 	return seats
 }
 
+// nodesOfSeats lists the nodes of seats.
+func nodesOfSeats(seats []*seat) []string {
+	nodes := make([]string, len(seats))
+	for i, s := range seats {
+		nodes[i] = s.Node
+	}
+	return nodes
+}
+
 // released is a commit that was let go: its seats in rank order, what to tell their members, and
 // how often in a row this happened.
 type released struct {

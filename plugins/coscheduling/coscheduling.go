@@ -38,9 +38,11 @@ type Coscheduling struct {
 	repairs *repairs
 	// provisioning is which new nodes are held for gangs.
 	provisioning *provisioning
-	cluster      *gangplan.Cluster
-	report       *reporter
-	clock        clock.WithDelayedExecution
+	// reserving is the one reservation, and who waits for it.
+	reserving reservations
+	cluster   *gangplan.Cluster
+	report    *reporter
+	clock     clock.WithDelayedExecution
 	// background runs, at some time, what must not hold up the scheduling cycle.
 	background func(func())
 	freed      gangplan.LastFreed
@@ -212,6 +214,7 @@ func (pl *Coscheduling) Reserve(_ context.Context, state fwk.CycleState, pod *co
 				return fwk.NewStatus(fwk.Unschedulable, why)
 			}
 		}
+		pl.backfilled(candidateFor(types.NamespacedName{}, nil, pod), node)
 	}
 	if !ok || gangplan.IsTrial(state) || pl.gangs.reserve(key, pod.UID, node) {
 		return nil
@@ -275,6 +278,7 @@ func (pl *Coscheduling) placedWhole(logger klog.Logger, key types.NamespacedName
 	logger.V(2).Info("Gang is placed whole", "podGroup", key, "members", members)
 	pl.report.admitted(key)
 	pl.endProvisioning(logger, key, nil, ReasonPlaced, "the gang has its place")
+	pl.needsNoRoom(logger, key, ReasonPlaced, "the gang has its place")
 	pl.activateMembers(logger, key) // those that came too late for this commit
 }
 

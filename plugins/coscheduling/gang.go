@@ -480,6 +480,19 @@ func (g *gangs) refusalOf(key types.NamespacedName) *refusal {
 	return nil
 }
 
+// refusedForRoom lists the gangs that wait for room, in no order.
+func (g *gangs) refusedForRoom() []inLine {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []inLine
+	for key, x := range g.byKey {
+		if r := x.refusal; r != nil && x.complete && r.reason == ReasonUnschedulable && !r.surplus && !r.resting {
+			out = append(out, inLine{gang: key, priority: r.priority})
+		}
+	}
+	return out
+}
+
 // refusedBeside lists the gangs that are refused, in the order of their names, without the given
 // one.
 func (g *gangs) refusedBeside(except types.NamespacedName) []types.NamespacedName {

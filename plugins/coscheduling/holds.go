@@ -177,6 +177,14 @@ func (h *hold) binds(owner holdOwner, c candidate, now time.Time) bool {
 	return owner.gang != c.gang && c.priority <= h.priority && now.Before(h.until) && (h.admits == nil || !h.admits(c))
 }
 
+// bind reports whether a candidate must leave a hold alone.
+func (s *holds) bind(owner holdOwner, c candidate, now time.Time) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	h := s.byOwner[owner]
+	return h != nil && h.binds(owner, c, now)
+}
+
 // onNode lists what a pod without a gang must leave alone on a node.
 func (s *holds) onNode(node string, c candidate, now time.Time) []gangplan.Claim {
 	s.mu.RLock()
@@ -298,12 +306,17 @@ func (pl *Coscheduling) keptByHold(pod *corev1.Pod, info fwk.NodeInfo) string {
 // mustLeave lists the claims that a plan for the pods of a gang must leave alone: the seats of other gangs'
 // commits, and what is held for other gangs.
 func (pl *Coscheduling) mustLeave(key types.NamespacedName, pods ...*corev1.Pod) []gangplan.Claim {
+	c := pl.candidate(key, pods...)
+	return append(pl.gangs.held(key, c.priority), pl.holds.against(c, pl.clock.Now())...)
+}
+
+// candidate describes the pods of a gang as its PodGroup is now.
+func (pl *Coscheduling) candidate(key types.NamespacedName, pods ...*corev1.Pod) candidate {
 	var annotations map[string]string
 	if group := pl.group(key); group != nil {
 		annotations = group.Annotations
 	}
-	c := candidateFor(key, annotations, pods...)
-	return append(pl.gangs.held(key, c.priority), pl.holds.against(c, pl.clock.Now())...)
+	return candidateFor(key, annotations, pods...)
 }
 
 // candidateFor describes the pods of a gang with the annotations of its PodGroup, or a pod without a gang.

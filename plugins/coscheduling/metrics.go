@@ -37,6 +37,30 @@ var (
 	})
 )
 
+var (
+	reservationsActive = metrics.NewGauge(&metrics.GaugeOpts{
+		Subsystem:      "muster",
+		Name:           "reservation_active",
+		Help:           "1 while room is reserved for a gang that waits, else 0.",
+		StabilityLevel: metrics.ALPHA,
+	})
+
+	reservationDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Subsystem:      "muster",
+		Name:           "reservation_duration_seconds",
+		Help:           "Time for which room was reserved for a gang, by how that ended.",
+		Buckets:        metrics.ExponentialBuckets(1, 2, 20),
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"reason"})
+
+	backfills = metrics.NewCounterVec(&metrics.CounterOpts{
+		Subsystem:      "muster",
+		Name:           "reservation_backfills_total",
+		Help:           "Gangs, and pods without one, that were let onto nodes of a reservation, by why (preemptible, run-time, repair).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"why"})
+)
+
 func init() {
-	legacyregistry.MustRegister(planDuration, commitsLetGo, membersLost, repairDuration)
+	legacyregistry.MustRegister(planDuration, commitsLetGo, membersLost, repairDuration, reservationsActive, reservationDuration, backfills)
 }

@@ -27,6 +27,7 @@ type advised struct {
 func (pl *Coscheduling) unplaced(key types.NamespacedName, d *gangplan.Demand, e *planner.Explanation) *refusal {
 	// The explanation is about the cluster without what other gangs hold.
 	defer pl.cluster.Hold(pl.mustLeave(key, d.Pods...))()
+	pl.addKept(key, d, e)
 	r := &refusal{learned: e.Learned, watch: pl.cluster.Watch(d, e), needs: e.Need}
 	r.advice = advised{bare: e.String(), at: pl.clock.Now()}
 	if last := pl.gangs.refusalOf(key); last != nil && last.advice.bare == r.advice.bare && r.advice.at.Sub(last.advice.at) < adviceAge {

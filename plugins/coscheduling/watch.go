@@ -244,8 +244,10 @@ func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGrou
 // settle notes whether the gang is complete, and puts its members in line when it has become so.
 func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
 	if pl.gangs.becameComplete(key, func() bool { return pl.incomplete(key) == "" }) {
+		pl.waitsForRoom(key)
 		pl.activateMembers(logger, key)
-	} else if pl.incomplete(key) != "" {
+	} else if why := pl.incomplete(key); why != "" {
+		pl.needsNoRoom(logger, key, ReasonIncomplete, why)
 		pl.sweepLater(logger, key)
 		pl.takeBackLater(logger, key)
 	}

@@ -25,23 +25,58 @@ type Claim struct {
 
 // Hold takes claims out of what the model has left, until the returned function gives them back.
 func (c *Cluster) Hold(claims []Claim) (release func()) {
-	type taken struct {
-		node    planner.NodeID
-		amounts []planner.Amount
-	}
-	var all []taken
-	for _, claim := range claims {
-		if id, ok := c.Node(claim.Node); ok {
-			t := taken{id, c.singles.held(c.requestsOf(claim))}
-			c.Take(t.node, t.amounts)
-			all = append(all, t)
-		}
+	all := c.inModel(claims)
+	for _, t := range all {
+		c.Take(t.node, t.amounts)
 	}
 	return func() {
 		for _, t := range all {
 			c.Return(t.node, t.amounts)
 		}
 	}
+}
+
+// Unhold gives claims back that are held, until the returned function takes them out again.
+func (c *Cluster) Unhold(claims []Claim) (hold func()) {
+	all := c.inModel(claims)
+	for _, t := range all {
+		c.Return(t.node, t.amounts)
+	}
+	return func() {
+		for _, t := range all {
+			c.Take(t.node, t.amounts)
+		}
+	}
+}
+
+// modelled is a claim in the terms of the model.
+type modelled struct {
+	node    planner.NodeID
+	amounts []planner.Amount
+}
+
+// inModel describes the claims on nodes that the model has.
+func (c *Cluster) inModel(claims []Claim) []modelled {
+	var all []modelled
+	for _, claim := range claims {
+		if id, ok := c.Node(claim.Node); ok {
+			all = append(all, modelled{id, c.singles.held(c.requestsOf(claim))})
+		}
+	}
+	return all
+}
+
+// MostWanted adds up the first resource that claims are for: devices, if they are for any. It returns the zero
+// amount if there are no claims.
+func MostWanted(claims []Claim) planner.ResourceAmount {
+	var sum planner.ResourceAmount
+	for _, claim := range claims {
+		if sum.Name == "" && len(claim.named) > 0 {
+			sum.Name = claim.named[0].Name
+		}
+		sum.Value += claim.of(sum.Name)
+	}
+	return sum
 }
 
 // Plan places the demand on what the snapshot of the last Sync has left beside the claims, or explains

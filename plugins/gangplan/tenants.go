@@ -3,6 +3,7 @@ package gangplan
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -38,6 +39,14 @@ func (o *others) On(node planner.NodeID) []planner.Tenancy {
 	return list
 }
 
+// TenantOf names who uses what a pod uses: its gang, or the pod itself if it is in none.
+func TenantOf(pod *corev1.Pod) planner.Tenant {
+	if gang, ok := podgroup.Key(pod); ok {
+		return planner.Tenant{Name: gang.String()}
+	}
+	return planner.Tenant{Name: klog.KObj(pod).String(), Pod: true}
+}
+
 func (c *Cluster) tenantsOf(node planner.NodeID) []planner.Tenancy {
 	if len(c.tenants) != len(c.infoByID) {
 		c.tenants = make([]tenancies, len(c.infoByID))
@@ -49,10 +58,7 @@ func (c *Cluster) tenantsOf(node planner.NodeID) []planner.Tenancy {
 	*entry = tenancies{generation: info.GetGeneration(), known: true}
 	index := map[planner.Tenant]int{}
 	for _, pod := range info.GetPods() {
-		tenant := planner.Tenant{Name: klog.KObj(pod.GetPod()).String(), Pod: true}
-		if gang, ok := podgroup.Key(pod.GetPod()); ok {
-			tenant = planner.Tenant{Name: gang.String()}
-		}
+		tenant := TenantOf(pod.GetPod())
 		i, known := index[tenant]
 		if !known {
 			i = len(entry.list)

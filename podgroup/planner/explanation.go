@@ -50,6 +50,9 @@ type Explanation struct {
 	Causes []Cause
 	// MinResources are the shortages against spec.minResources, if that is what the gang fails on.
 	MinResources []Shortage
+	// Kept is free room that the gang would have fitted into and that is kept for another; empty until the caller
+	// adds it.
+	Kept []Kept
 	// Learned is set if checks beyond arithmetic refused nodes to the gang.
 	Learned bool
 	// Undecided is set if the planner gave up on a gang that arithmetic would let in.
@@ -58,6 +61,15 @@ type Explanation struct {
 	Advice *Advice
 
 	learned *learned
+}
+
+// Kept is an amount of a resource that is free, or becomes free, and is kept for somebody.
+type Kept struct {
+	ResourceAmount
+	// Where it is, as "rack r1".
+	Where string
+	// For says for whom, and until when if that is known.
+	For string
 }
 
 // ClassNeed is a number of members and what each of them requests.

@@ -66,6 +66,7 @@ func (e *Explanation) clauses() []clause {
 	add(e.shortOf(), 2)
 	add(shortages("; minResources asks for more than is free: ", e.MinResources), 2)
 	add(shortages("; enough is free in all, but not on whole nodes: ", e.Fragmented), 2)
+	add(e.kept(), 2)
 	add(e.causes(), 4)
 	if e.Outside > 0 && len(e.TooLarge) == 0 && e.Outside < e.ClusterNodes {
 		add(fmt.Sprintf("; %s %s no label %s", counted(e.Outside, "node"), verb(e.Outside, "has", "have"), e.Within), 5)
@@ -268,6 +269,15 @@ func shortages(start string, all []Shortage) string {
 		if s.OtherTenants > 0 {
 			fmt.Fprintf(&b, ", %s by %s", about(s.Name, s.Others.Amount), counted(s.OtherTenants, "other"))
 		}
+	}
+	return b.String()
+}
+
+// kept says what is kept for others.
+func (e *Explanation) kept() string {
+	var b strings.Builder
+	for _, k := range e.Kept {
+		fmt.Fprintf(&b, "; %s %s in %s %s reserved for %s", FormatAmount(k.Name, k.Value), k.Name, k.Where, verb(int(min(k.Value, 2)), "is", "are"), k.For)
 	}
 	return b.String()
 }
