@@ -66,6 +66,25 @@ func DefaultRendezvousPolicy() RendezvousPolicy {
 	return RendezvousPolicy{Timeout: 30 * time.Minute, Limit: 5, Backoff: time.Minute, MaxBackoff: 30 * time.Minute}
 }
 
+// Validate returns an error that names the field that cannot be followed.
+func (p RendezvousPolicy) Validate() error {
+	for _, field := range []struct {
+		name  string
+		value time.Duration
+	}{{"Timeout", p.Timeout}, {"Backoff", p.Backoff}, {"MaxBackoff", p.MaxBackoff}} {
+		if field.value < 0 {
+			return fmt.Errorf("%s: must not be negative, is %s", field.name, field.value)
+		}
+	}
+	if p.Limit < 0 {
+		return fmt.Errorf("Limit: must not be negative, is %d", p.Limit)
+	}
+	if p.MaxBackoff < p.Backoff {
+		return fmt.Errorf("MaxBackoff: must not be less than Backoff, which is %s, is %s", p.Backoff, p.MaxBackoff)
+	}
+	return nil
+}
+
 // rest is how long a gang rests after so many rendezvous timed out.
 func (p RendezvousPolicy) rest(attempts int) time.Duration {
 	rest := p.Backoff

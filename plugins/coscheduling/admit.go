@@ -140,7 +140,8 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		// The event that shows what changed puts the members in line again.
 		return "", fmt.Sprintf("PodGroup %q changed while its turn came", key.Name), nil
 	}
-	need := max(int(group.Spec.MinMember)-c.present, 1)
+	quorum := quorumOf(group)
+	need := max(quorum-c.present, 1)
 	if len(c.waiting)-c.doubles < need && c.unseen > 0 {
 		// The last of them to be seen finds all of them.
 		pl.gangs.cameEarly(key, pod)
@@ -172,7 +173,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	d.MinResources = pl.minResources(group, c, key)
 	plan, explanation, err := pl.plan(ctx, key, d)
-	surplus := c.present >= int(group.Spec.MinMember)
+	surplus := c.present >= quorum
 	if err == nil && explanation != nil {
 		verdict := pl.unplaced(key, d, explanation)
 		if !surplus {
@@ -266,7 +267,7 @@ func (pl *Coscheduling) plan(ctx context.Context, key types.NamespacedName, d *g
 // minResources is what the PodGroup's minResources still ask for: members that have their place
 // have theirs, and a finished member needs its share no more.
 func (pl *Coscheduling) minResources(group *v1alpha1.PodGroup, c census, key types.NamespacedName) []planner.Amount {
-	if len(group.Spec.MinResources) == 0 || c.present >= int(group.Spec.MinMember) {
+	if len(group.Spec.MinResources) == 0 || c.present >= quorumOf(group) {
 		return nil
 	}
 	held := map[planner.Resource]int64{}

@@ -92,26 +92,6 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 	return nil
 }
 
-// incomplete says why the gang cannot be planned yet, or returns "".
-func (pl *Coscheduling) incomplete(key types.NamespacedName) string {
-	group := pl.group(key)
-	if group == nil {
-		return fmt.Sprintf("PodGroup %q does not exist", key.Name)
-	}
-	if errs := podgroup.Validate(group); len(errs) > 0 {
-		return fmt.Sprintf("PodGroup %q is invalid: %v", key.Name, errs.ToAggregate())
-	}
-	counts := pl.members.Get(key)
-	if ready := counts.Present - counts.Gated; ready < int(group.Spec.MinMember) {
-		why := fmt.Sprintf("PodGroup %q needs %d members, %d exist", key.Name, group.Spec.MinMember, counts.Present)
-		if counts.Gated > 0 {
-			why += fmt.Sprintf(" of which %d have scheduling gates", counts.Gated)
-		}
-		return why
-	}
-	return ""
-}
-
 func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 	obj, exists, err := pl.groups.GetByKey(key.String())
 	if err != nil || !exists {

@@ -59,6 +59,9 @@ func (pl *Coscheduling) checkStillThere(ctx context.Context, key types.Namespace
 	if now := pl.group(key); now == nil || asksForMore(planned, now) {
 		pl.groupWithdrawn(logger, key, now)
 		return
+	} else if why := keptOut(now, pl.clock); why != "" {
+		pl.letCommitGo(logger, key, why)
+		return
 	}
 	waits := map[types.UID]bool{}
 	for _, m := range pl.members.Members(key) {
@@ -215,6 +218,11 @@ func (pl *Coscheduling) groupWithdrawn(logger klog.Logger, key types.NamespacedN
 	if now != nil {
 		why = fmt.Sprintf("PodGroup %q needs other places or more members now, so the whole gang let go", key.Name)
 	}
+	pl.letCommitGo(logger, key, why)
+}
+
+// letCommitGo lets the commit of a gang go that is under way, if there is one.
+func (pl *Coscheduling) letCommitGo(logger klog.Logger, key types.NamespacedName, why string) {
 	if r := pl.gangs.releaseAny(key, why); r != nil {
 		pl.letGo(logger, key, r)
 	}

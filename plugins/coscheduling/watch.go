@@ -217,7 +217,8 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 }
 
 func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.PodGroup) {
-	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) && podgroup.SameTopology(old.Annotations, group.Annotations) {
+	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) && podgroup.SameTopology(old.Annotations, group.Annotations) &&
+		podgroup.SameSettings(old.Annotations, group.Annotations) {
 		return // a status, often our own
 	}
 	key := types.NamespacedName{Namespace: group.Namespace, Name: group.Name}
@@ -226,6 +227,7 @@ func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.Po
 	if old != nil && asksForMore(old, group) {
 		pl.groupWithdrawn(logger, key, group)
 	}
+	pl.keepOut(logger, key, group)
 	pl.settle(logger, key)
 	if old != nil && pl.incomplete(key) == "" {
 		pl.activateMembers(logger, key)

@@ -2,7 +2,10 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,8 +15,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/controller/openapi/builder"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,6 +72,11 @@ type env struct {
 
 	// applied counts the requests to apply, by subresource.
 	applied map[string]int
+	// recorded are the annotations that make the record of group "gang" of namespace "ns".
+	recorded map[string]string
+	// evicted and deleted are the pods that were asked to go, by name, and refuse says why one is not evicted.
+	evicted, deleted []string
+	refuseEviction   func(name string) error
 	// beforeApply runs before a request to apply reaches the API server.
 	beforeApply func()
 }
@@ -95,6 +106,8 @@ func newEnv(t *testing.T, options ...envOption) *env {
 		recorder:    events.NewFakeRecorder(100),
 		applied:     map[string]int{},
 		beforeApply: func() {},
+
+		refuseEviction: func(string) error { return nil },
 	}
 	for _, option := range options {
 		option(e)
@@ -108,7 +121,7 @@ func newEnv(t *testing.T, options ...envOption) *env {
 func (e *env) useCRD(path string, objects ...client.Object) {
 	e.t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), corev1.AddToScheme(scheme), policyv1.AddToScheme(scheme)); err != nil {
 		e.t.Fatal(err)
 	}
 	e.client = fake.NewClientBuilder().
@@ -120,15 +133,104 @@ func (e *env) useCRD(path string, objects ...client.Object) {
 			Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 				e.applied[""]++
 				e.beforeApply()
+				options := &client.ApplyOptions{}
+				if options.ApplyOptions(opts); options.FieldManager == RecordFieldOwner {
+					return e.applyRecord(ctx, c, obj)
+				}
 				return c.Apply(ctx, obj, opts...)
 			},
 			SubResourceApply: func(ctx context.Context, c client.Client, sub string, obj runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
 				e.applied[sub]++
 				e.beforeApply()
-				return c.SubResource(sub).Apply(ctx, obj, opts...)
+				applied, err := json.Marshal(obj)
+				if err == nil {
+					err = c.SubResource(sub).Apply(ctx, obj, opts...)
+				}
+				if err != nil {
+					return err
+				}
+				return e.applyZeros(ctx, c, applied)
 			},
+			SubResourceCreate: e.evictPod,
+			Delete:            e.deleteObject,
 		}).
 		Build()
+}
+
+// applyRecord does what server-side apply does with annotations, which the fake API server does not take away again.
+func (e *env) applyRecord(ctx context.Context, c client.Client, obj runtime.ApplyConfiguration) error {
+	data, err := json.Marshal(obj)
+	if err != nil {
+		return err
+	}
+	applied, group := &v1alpha1.PodGroup{}, &v1alpha1.PodGroup{}
+	if err := json.Unmarshal(data, applied); err != nil {
+		return err
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(applied), group); err != nil {
+		return err
+	}
+	group.ResourceVersion = applied.ResourceVersion
+	for key := range e.recorded {
+		delete(group.Annotations, key)
+	}
+	if group.Annotations == nil {
+		group.Annotations = map[string]string{}
+	}
+	maps.Copy(group.Annotations, applied.Annotations)
+	e.recorded = applied.Annotations
+	return c.Update(ctx, group)
+}
+
+// applyZeros does what the fake API server leaves out: it takes values that are applied as zero for fields that are not
+// applied, and keeps them once the object was written as a whole.
+func (e *env) applyZeros(ctx context.Context, c client.Client, data []byte) error {
+	applied, group := &v1alpha1.PodGroup{}, &v1alpha1.PodGroup{}
+	if err := json.Unmarshal(data, applied); err != nil {
+		return err
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(applied), group); err != nil {
+		return err
+	}
+	before := group.DeepCopy()
+	group.Status.PodGroupStatus = applied.Status.PodGroupStatus
+	if equality.Semantic.DeepEqual(before, group) {
+		return nil
+	}
+	return c.Status().Patch(ctx, group, client.MergeFrom(before))
+}
+
+// evictPod stands in for the eviction subresource.
+func (e *env) evictPod(_ context.Context, _ client.Client, sub string, obj, subResource client.Object, _ ...client.SubResourceCreateOption) error {
+	eviction, ok := subResource.(*policyv1.Eviction)
+	if sub != "eviction" || !ok || eviction.Name != obj.GetName() || eviction.Namespace != obj.GetNamespace() {
+		e.t.Fatalf("%s of %s/%s got a %T", sub, obj.GetNamespace(), obj.GetName(), subResource)
+	}
+	if err := e.refuseEviction(obj.GetName()); err != nil {
+		return err
+	}
+	return e.takeAway(&e.evicted, obj, eviction.DeleteOptions.Preconditions.UID)
+}
+
+func (e *env) deleteObject(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+	if _, isPod := obj.(*corev1.Pod); !isPod {
+		return c.Delete(ctx, obj, opts...)
+	}
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	return e.takeAway(&e.deleted, obj, options.Preconditions.UID)
+}
+
+// takeAway removes a pod, if it is the one that is meant, and notes its name.
+func (e *env) takeAway(names *[]string, obj client.Object, uid *types.UID) error {
+	pod, found, err := e.pods.GetByKey(obj.GetNamespace() + "/" + obj.GetName())
+	if err != nil || !found {
+		return apierrors.NewNotFound(corev1.Resource("pods"), obj.GetName())
+	}
+	if uid == nil || pod.(*corev1.Pod).UID != *uid {
+		return apierrors.NewConflict(corev1.Resource("pods"), obj.GetName(), errors.New("another pod"))
+	}
+	*names = append(*names, obj.GetName())
+	return e.pods.Delete(pod)
 }
 
 // restart replaces the reconciler by one without memory.
@@ -161,12 +263,16 @@ func typeConverter(t *testing.T, path string) managedfields.TypeConverter {
 // reconcile reconciles the group "gang" of a namespace.
 func (e *env) reconcile(namespace string) reconcile.Result {
 	e.t.Helper()
-	result, err := e.reconciler.Reconcile(e.ctx, reconcile.Request{
-		NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gang"}})
+	result, err := e.reconciler.Reconcile(e.ctx, requestFor(namespace))
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	return result
+}
+
+// requestFor asks for the group "gang" of a namespace.
+func requestFor(namespace string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "gang"}}
 }
 
 // settle reconciles the group of namespace "ns" until nothing is written any more.
@@ -262,6 +368,20 @@ type podOption func(*corev1.Pod)
 
 func running(pod *corev1.Pod) {
 	pod.Spec.NodeName, pod.Status.Phase = "node-1", corev1.PodRunning
+}
+
+// ready is a member that runs and is ready.
+func ready(pod *corev1.Pod) {
+	running(pod)
+	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+}
+
+// boundAt is when the API server noted that the pod got its node.
+func boundAt(at time.Time) podOption {
+	return func(pod *corev1.Pod) {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+	}
 }
 
 func succeeded(pod *corev1.Pod) {

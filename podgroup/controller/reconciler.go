@@ -32,6 +32,7 @@ type reconciler struct {
 	opts     Options
 	writer   *writer
 	reporter *reporter
+	memory   *memory
 }
 
 var _ reconcile.Reconciler = &reconciler{}
@@ -44,16 +45,18 @@ func newReconciler(c client.Client, pods cache.Indexer, recorder events.EventRec
 		opts:     opts,
 		writer:   &writer{client: c, clock: clock},
 		reporter: newReporter(recorder),
+		memory:   newMemory(),
 	}
 }
 
-// Reconcile writes the group's status if it changed, and reports, adopts or removes the group where that is
+// Reconcile writes the group's status if it changed, and reports, releases, adopts or removes the group where that is
 // due. A group that is gone or being deleted is left alone: its members are the scheduler's to report.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	group := &v1alpha1.PodGroup{}
 	if err := r.client.Get(ctx, request.NamespacedName, group); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.reporter.forget(request.NamespacedName)
+			r.memory.forget(request.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -66,8 +69,16 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 
 	now := r.clock.Now()
-	status := podgroup.ComputeStatus(group, members, now)
-	written, err := r.write(ctx, group, status, members)
+	known := r.memory.recall(group)
+	status := podgroup.ComputeStatus(known, members, now)
+	written, err := r.writer.writeStatus(ctx, group, status)
+	if err == nil && !r.writer.tryConditions() {
+		r.memory.remember(group, status.Conditions)
+	}
+	var next time.Duration
+	if err == nil && !written {
+		next, written, err = r.settle(ctx, known, members, now)
+	}
 	switch {
 	case apierrors.IsConflict(err):
 		// Computed from a group that someone changed meanwhile, or that was made anew.
@@ -77,7 +88,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 
-	next := r.reporter.report(group, status, now)
+	next = soonest(next, r.reporter.report(group, status, now))
 	if !written {
 		remaining, finished := r.untilRemoval(group, now)
 		if finished && remaining <= 0 {
@@ -86,6 +97,21 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		next = soonest(next, remaining)
 	}
 	return reconcile.Result{RequeueAfter: next}, nil
+}
+
+// settle does what is due about a group whose status is up to date, one write at a time: after a write the next one
+// waits for the cache to show it. It returns when something may be due though nothing happens, and whether it wrote to
+// the group.
+func (r *reconciler) settle(ctx context.Context, group *v1alpha1.PodGroup, members []podgroup.Member, now time.Time) (time.Duration, bool, error) {
+	next, written, err := r.rendezvous(ctx, group, members, now)
+	if written || err != nil || !r.opts.AdoptGroups || len(group.OwnerReferences) > 0 {
+		return next, written, err
+	}
+	owner, ok := commonOwner(members)
+	if !ok {
+		return next, false, nil
+	}
+	return next, true, r.writer.writeOwner(ctx, group, owner)
 }
 
 // members returns all pods of the gang.
@@ -103,22 +129,6 @@ func (r *reconciler) members(key types.NamespacedName) ([]podgroup.Member, error
 		members = append(members, podgroup.MemberOf(pod))
 	}
 	return members, nil
-}
-
-// write writes what differs, one object at a time: after a write the next one waits for the cache to show it.
-// It returns whether anything was written.
-func (r *reconciler) write(ctx context.Context, group *v1alpha1.PodGroup, status v1alpha1.PodGroupStatus, members []podgroup.Member) (bool, error) {
-	if written, err := r.writer.writeStatus(ctx, group, status); written || err != nil {
-		return written, err
-	}
-	if !r.opts.AdoptGroups || len(group.OwnerReferences) > 0 {
-		return false, nil
-	}
-	owner, ok := commonOwner(members)
-	if !ok {
-		return false, nil
-	}
-	return true, r.writer.writeOwner(ctx, group, owner)
 }
 
 // commonOwner returns the controller that all members have, false if they have none or several.

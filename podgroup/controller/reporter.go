@@ -99,12 +99,17 @@ func recall(group *v1alpha1.PodGroup, now time.Time) observation {
 	return seen
 }
 
-// headline returns the condition that matters most: that the group finished, else whether it is scheduled.
+// headline returns the condition that matters most: that the group finished, else why it was released if it rests for
+// that, else whether it is scheduled.
 func headline(conditions []metav1.Condition) *metav1.Condition {
 	if meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionFinished) {
 		return meta.FindStatusCondition(conditions, v1alpha1.ConditionFinished)
 	}
-	return meta.FindStatusCondition(conditions, v1alpha1.ConditionScheduled)
+	scheduled := meta.FindStatusCondition(conditions, v1alpha1.ConditionScheduled)
+	if scheduled != nil && scheduled.Reason == v1alpha1.ReasonResting && meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionRendezvousTimedOut) {
+		return meta.FindStatusCondition(conditions, v1alpha1.ConditionRendezvousTimedOut)
+	}
+	return scheduled
 }
 
 func kindOf(condition *metav1.Condition) string {
@@ -119,7 +124,8 @@ func reportedElsewhere(reason string) bool {
 
 func eventType(reason string) string {
 	switch reason {
-	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonMixedSchedulers, v1alpha1.ReasonMembersFailed, v1alpha1.ReasonFailed:
+	case v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonMixedSchedulers, v1alpha1.ReasonMembersFailed, v1alpha1.ReasonFailed,
+		v1alpha1.ReasonMembersNotReady, v1alpha1.ReasonMembersMissing, v1alpha1.ReasonRendezvousLimit:
 		return corev1.EventTypeWarning
 	default:
 		return corev1.EventTypeNormal
@@ -136,6 +142,9 @@ func note(message string) string {
 }
 
 func eventReason(condition *metav1.Condition) string {
+	if condition.Type == v1alpha1.ConditionRendezvousTimedOut {
+		return condition.Type
+	}
 	if condition.Type == v1alpha1.ConditionFinished && condition.Reason == v1alpha1.ReasonSucceeded {
 		return "Finished"
 	}

@@ -1,6 +1,6 @@
 // Package controller keeps the status of PodGroups: phase, counters and conditions, computed anew from the
-// members that exist whenever one of them or the group changes. On request it also gives groups an owner
-// and removes those that finished.
+// members that exist whenever one of them or the group changes. It releases gangs whose members do not meet in
+// time. On request it also gives groups an owner and removes those that finished.
 package controller
 
 import (
@@ -39,7 +39,8 @@ const (
 	batchPeriod = 250 * time.Millisecond
 )
 
-// Options configure the controller. The zero value is usable: it writes statuses and does nothing else.
+// Options configure the controller. The zero value is usable: it writes statuses, and releases
+// gangs that ask for it.
 type Options struct {
 	// TTLAfterFinished is how long a group is kept once it finished or failed; nil keeps it for ever. Groups
 	// that have a controller are left to that. Finish times are read from the group's Finished condition, so
@@ -50,6 +51,10 @@ type Options struct {
 	// so that the group is deleted along with it. Off by default: a group that a user declared should not
 	// vanish with the first Job that used it.
 	AdoptGroups bool
+
+	// Rendezvous says when gangs are released whose members do not meet. Without a timeout only those are whose
+	// PodGroup asks for it.
+	Rendezvous podgroup.RendezvousPolicy
 
 	// MaxConcurrentReconciles is the number of groups looked at at the same time; 0 means one.
 	MaxConcurrentReconciles int
@@ -62,6 +67,9 @@ func (o Options) validate() error {
 	}
 	if o.MaxConcurrentReconciles < 0 {
 		return fmt.Errorf("MaxConcurrentReconciles: invalid value %d: must not be negative", o.MaxConcurrentReconciles)
+	}
+	if err := o.Rendezvous.Validate(); err != nil {
+		return fmt.Errorf("Rendezvous: %w", err)
 	}
 	return nil
 }

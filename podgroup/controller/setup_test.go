@@ -154,6 +154,9 @@ func TestSetupRefusesOptionsThatCannotBeFollowed(t *testing.T) {
 	}{
 		{Options{TTLAfterFinished: ptr.To(-time.Second)}, "TTLAfterFinished"},
 		{Options{MaxConcurrentReconciles: -1}, "MaxConcurrentReconciles"},
+		{Options{Rendezvous: podgroup.RendezvousPolicy{Timeout: -1}}, "Rendezvous: Timeout"},
+		{Options{Rendezvous: podgroup.RendezvousPolicy{Limit: -1}}, "Rendezvous: Limit"},
+		{Options{Rendezvous: podgroup.RendezvousPolicy{Backoff: time.Minute}}, "Rendezvous: MaxBackoff"},
 	} {
 		var mgr ctrl.Manager // not reached
 		if err := SetupWithManager(mgr, test.opts); err == nil || !strings.Contains(err.Error(), test.want) {

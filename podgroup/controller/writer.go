@@ -23,7 +23,9 @@ import (
 const probePeriod = 10 * time.Minute
 
 // ownConditions are the conditions that the controller writes.
-var ownConditions = []string{v1alpha1.ConditionScheduled, v1alpha1.ConditionFinished}
+var ownConditions = []string{
+	v1alpha1.ConditionScheduled, v1alpha1.ConditionReady, v1alpha1.ConditionRendezvousTimedOut, v1alpha1.ConditionFinished,
+}
 
 // writer applies the controller's fields to groups, and only those. Every write names the version of the
 // group that it was computed from and fails with a conflict on any other.
@@ -97,6 +99,19 @@ func (w *writer) writeOwner(ctx context.Context, group *v1alpha1.PodGroup, owner
 		return fmt.Errorf("making %s %s an owner of the PodGroup: %w", owner.Kind, owner.Name, err)
 	}
 	klog.FromContext(ctx).V(2).Info("Adopted the PodGroup for the controller of its members", "kind", owner.Kind, "owner", owner.Name)
+	return nil
+}
+
+// writeRecord makes the record the group's.
+func (w *writer) writeRecord(ctx context.Context, group *v1alpha1.PodGroup, record podgroup.Record) error {
+	object := identify(group)
+	if annotations := record.Annotations(); len(annotations) > 0 {
+		object.SetAnnotations(annotations)
+	}
+	err := w.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner(RecordFieldOwner), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("recording the rendezvous of the PodGroup: %w", err)
+	}
 	return nil
 }
 

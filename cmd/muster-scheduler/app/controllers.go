@@ -64,7 +64,7 @@ func controllers() []controller {
 			addToScheme: podgroupv1alpha1.AddToScheme,
 			resources:   []schema.GroupVersionResource{podGroups},
 			setup: func(_ context.Context, mgr manager.Manager, opts *ControllerOptions) error {
-				options := podgroupcontroller.Options{AdoptGroups: opts.PodGroupAdopt}
+				options := podgroupcontroller.Options{AdoptGroups: opts.PodGroupAdopt, Rendezvous: opts.Rendezvous}
 				if opts.PodGroupTTL > 0 {
 					options.TTLAfterFinished = &opts.PodGroupTTL
 				}

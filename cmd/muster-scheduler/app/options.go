@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/trainer/statusserver"
 )
 
@@ -53,6 +54,9 @@ type ControllerOptions struct {
 	// PodGroupAdopt makes the controller that all members share the owner of a PodGroup without one, so
 	// that the PodGroup goes with it.
 	PodGroupAdopt bool
+
+	// Rendezvous says when gangs are released whose members do not meet.
+	Rendezvous podgroup.RendezvousPolicy
 
 	// TrainerSchedulerName is the schedulerName that the trainer gives to the pods of a TrainJob
 	// that asks for gang scheduling. Empty leaves the name to the runtime's pod templates.
@@ -94,6 +98,7 @@ func NewOptions() *Options {
 			Names:                  controllerNames(),
 			MetricsBindAddress:     ":8443",
 			HealthProbeBindAddress: ":8081",
+			Rendezvous:             podgroup.DefaultRendezvousPolicy(),
 			TrainerConcurrency:     5,
 			TrainerGates:           trainerGates(),
 			TrainerStatusServer:    defaultStatusServer(),
@@ -138,6 +143,7 @@ func (o *Options) addFlags() {
 		"How long to keep a PodGroup that has no controller after its gang finished. 0 keeps it.")
 	fs.BoolVar(&c.PodGroupAdopt, "podgroup-adopt", c.PodGroupAdopt,
 		"Make the controller that all members of a PodGroup share its owner, if it has none, so that the PodGroup is deleted with it.")
+	c.addRendezvousFlags(fs)
 	fs.StringVar(&c.TrainerSchedulerName, "trainer-scheduler-name", c.TrainerSchedulerName,
 		"The schedulerName for the pods of TrainJobs that are gang-scheduled. Empty keeps what the training runtime says.")
 	fs.IntVar(&c.TrainerConcurrency, "trainer-concurrency", c.TrainerConcurrency,
@@ -197,6 +203,7 @@ func (o *Options) Validate() []error {
 	if c.PodGroupAdopt && !seen[podGroupName] {
 		errs = append(errs, fmt.Errorf("--podgroup-adopt: has no meaning without %s in --controllers", podGroupName))
 	}
+	errs = append(errs, c.validateRendezvous(seen[podGroupName])...)
 	if c.TrainerSchedulerName != "" && !seen[trainerName] {
 		errs = append(errs, fmt.Errorf("--trainer-scheduler-name: has no meaning without %s in --controllers", trainerName))
 	}
