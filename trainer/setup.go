@@ -31,6 +31,7 @@ import (
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 	"github.com/muster-sched/muster/trainer/runtime/framework"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins"
+	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/coscheduling"
 	"github.com/muster-sched/muster/trainer/runtime/framework/plugins/volcano"
 	"github.com/muster-sched/muster/trainer/runtime/gang"
 	"github.com/muster-sched/muster/trainer/snapshot"
@@ -132,9 +133,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 		}
 	}
 	// Status updates, of TrainJobs by this controller and of PodGroups by theirs, are no reason to look
-	// again; those of JobSets are. A runtime's creation may be waited for; its changes concern nobody who
-	// uses it already.
+	// again, unless a gang was given up; those of JobSets are. A runtime's creation may be waited for; its
+	// changes concern nobody who uses it already.
 	generation := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	groupChange := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, givenUp))
 	creation := builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(event.UpdateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -160,7 +162,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, opts Options) error
 		}).
 		WatchesRawSource(source.Channel(changed, &handler.EnqueueRequestForObject{}))
 	for _, kind := range groups {
-		controllerBuilder.Owns(kind.Object, generation)
+		controllerBuilder.Owns(kind.Object, groupChange)
 	}
 	c, err := controllerBuilder.Build(r)
 	if err != nil || len(late) == 0 {
@@ -188,6 +190,18 @@ func servedGroups(ctx context.Context, indexer client.FieldIndexer, all []*gang.
 		served = append(served, groups)
 	}
 	return served, late, nil
+}
+
+// givenUp passes the PodGroups that came to be given up.
+var givenUp = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isGroup := e.ObjectOld.(*podgroup.PodGroup)
+		after, areGroups := e.ObjectNew.(*podgroup.PodGroup)
+		return isGroup && areGroups && coscheduling.GivenUp(before) == "" && coscheduling.GivenUp(after) != ""
+	},
+	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
 // requireCRDs returns an error that names the first CustomResourceDefinition that is missing. Without the

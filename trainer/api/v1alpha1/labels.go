@@ -74,6 +74,10 @@ const (
 	// ReasonDeadlineExceeded goes with Failed=True: spec.activeDeadlineSeconds ran out.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 
+	// ReasonRendezvousTimedOut goes with Failed=True: the pods of one of the TrainJob's gangs did not meet in time too
+	// often. Kubeflow Trainer has no such reason.
+	ReasonRendezvousTimedOut = "RendezvousTimedOut"
+
 	// ReasonInvalid goes with Failed=True: a field of the TrainJob, or of its runtime, has a value that
 	// cannot work. The message names the field. Kubeflow Trainer has no such reason: its webhooks refuse
 	// most of these objects, and the rest fail silently.

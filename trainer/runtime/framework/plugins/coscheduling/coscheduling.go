@@ -115,6 +115,7 @@ func (c *CoScheduling) Build(ctx context.Context, info *runtime.Info, trainJob *
 		}
 		group.Annotations = g.Annotations(info)
 		limitRunTime(group, trainJob)
+		limitRendezvous(group, &g, trainJob)
 		objects = append(objects, group)
 	}
 	return objects, nil
