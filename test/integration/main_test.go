@@ -99,14 +99,14 @@ func startScheduler(ctx context.Context) (*controlplane.Scheduler, error) {
 	return startSchedulerWith(ctx, nil)
 }
 
-// startSchedulerWith starts them with another configuration.
-func startSchedulerWith(ctx context.Context, mutate func(*configv1.KubeSchedulerConfiguration)) (*controlplane.Scheduler, error) {
+// startSchedulerWith starts them with another configuration, and more arguments.
+func startSchedulerWith(ctx context.Context, mutate func(*configv1.KubeSchedulerConfiguration), args ...string) (*controlplane.Scheduler, error) {
 	config, err := manifests.SchedulerConfig(mutate)
 	if err != nil {
 		return nil, err
 	}
 	return cluster.StartScheduler(ctx, controlplane.SchedulerConfig{
 		Configuration: config,
-		Args:          []string{"--v=2", "--trainer-scheduler-name=" + schedulerName},
+		Args:          append([]string{"--v=2", "--trainer-scheduler-name=" + schedulerName}, args...),
 	})
 }

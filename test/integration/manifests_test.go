@@ -168,6 +168,7 @@ func TestManifests(t *testing.T) {
 			s.trainJobRuns(test.schedulerName)
 			s.volumeIsBound(nodes[0], as)
 			s.deviceIsAllocated(nodes[0], as)
+			s.gangIsReleased(as)
 			s.podIsPreempted(as)
 			s.metricsAreGuarded(p)
 
