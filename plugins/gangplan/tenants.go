@@ -66,8 +66,7 @@ func (c *Cluster) tenantsOf(node planner.NodeID) []planner.Tenancy {
 			entry.list = append(entry.list, planner.Tenancy{Tenant: tenant})
 		}
 		t := &entry.list[i]
-		used := append(c.Requests(pod), c.singles.portsOf(pod.GetPod())...)
-		for _, a := range used {
+		for _, a := range c.UsedBy(pod) {
 			if j := slices.IndexFunc(t.Used, func(u planner.Amount) bool { return u.Resource == a.Resource }); j >= 0 {
 				t.Used[j].Value += a.Value
 			} else {
