@@ -185,6 +185,17 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 			if c.present == 0 {
 				pl.free(klog.FromContext(ctx), key, c.waiting)
 			}
+			waits := false
+			if !surplus {
+				waits, err = pl.makeRoom(ctx, key, group, pod.UID, c, d, verdict)
+			}
+			switch {
+			case err != nil:
+				return "", "", err
+			case waits:
+				planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
+				return "", verdict.message, nil
+			}
 			return refuse(ReasonUnschedulable, verdict)
 		}
 	}
@@ -202,6 +213,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	commit := pl.newCommit(d, plan)
 	commit.surplus, commit.need = surplus, d.Min
+	pl.preemptedFor(key, group, pl.gangs.preemptingOf(key))
 	seats := pl.begin(klog.FromContext(ctx), key, commit)
 	if pl.reserving.now() != nil {
 		pl.backfilled(pl.candidate(key, d.Pods...), nodesOfSeats(seats)...)
@@ -235,6 +247,9 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 	for _, p := range c.waiting[1:] {
 		if a, b := corev1helpers.PodPriority(first), corev1helpers.PodPriority(p); a != b {
 			return fmt.Sprintf("all members of a gang need one priority: pod %q has %d, pod %q has %d", first.Name, a, p.Name, b)
+		}
+		if never(first) != never(p) {
+			return fmt.Sprintf("all members of a gang need one preemptionPolicy: pod %q has %s, pod %q has %s", first.Name, policyOf(first), p.Name, policyOf(p))
 		}
 	}
 	return ""

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -42,7 +43,11 @@ type Coscheduling struct {
 	reserving reservations
 	cluster   *gangplan.Cluster
 	report    *reporter
-	clock     clock.WithDelayedExecution
+	// What preemption needs to know of pods, and does to them.
+	priorities *preemption.Priorities
+	budgets    preemption.Budgets
+	evictor    *preemption.Evictor
+	clock      clock.WithDelayedExecution
 	// background runs, at some time, what must not hold up the scheduling cycle.
 	background func(func())
 	freed      gangplan.LastFreed
@@ -178,6 +183,9 @@ func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *c
 	node := ""
 	if v := pl.gangs.verdictFor(key, pod.UID); v.node != "" {
 		node = pl.recover(ctx, key, pod, v.node, statuses.Get(v.node))
+	}
+	if node == "" {
+		node = pl.gangs.nominatedNode(key, pod.UID)
 	}
 	// The scheduler now sets the member's nomination to this. Without a plan there must be none, not
 	// even one that an earlier scheduler wrote to the pod: it would keep others out.

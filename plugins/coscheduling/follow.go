@@ -181,6 +181,7 @@ func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName
 	if r := pl.gangs.release(key, uid, fmt.Sprintf("member %q no longer waits for its place, so the whole gang let go", name)); r != nil {
 		pl.letGo(logger, key, r)
 	}
+	pl.withdrawPreempting(logger, key, uid, fmt.Sprintf("member %q no longer waits for its place", name))
 	refused := pl.gangs.refusalOf(key)
 	if refused == nil || !refused.passedOn(uid) {
 		return
@@ -226,6 +227,7 @@ func (pl *Coscheduling) letCommitGo(logger klog.Logger, key types.NamespacedName
 	if r := pl.gangs.releaseAny(key, why); r != nil {
 		pl.letGo(logger, key, r)
 	}
+	pl.endPreempting(logger, key, nil, ReasonMembersChanged, why, time.Time{})
 }
 
 // activateRepresentative puts the member in line that tries again for a refused gang, unless the

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,9 +20,9 @@ import (
 type gangs struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*gang
-	// committing has all gangs with a commit under way, and some that had one: what a plan must leave alone is found
+	// seated has all gangs with seats, in a commit or kept until pods end, and some that had them: what a plan must leave alone is found
 	// without a look at all gangs that wait.
-	committing sets.Set[types.NamespacedName]
+	seated sets.Set[types.NamespacedName]
 	// releases counts how often seats were given up that had been held.
 	releases uint64
 }
@@ -43,6 +44,11 @@ type gang struct {
 	// early are members whose turn came before the scheduler saw enough of the others. They have no
 	// verdict yet.
 	early []*corev1.Pod
+	// preempting is what a refused gang waits for, with its seats kept; nil if nothing.
+	preempting *preempting
+	// vain counts the preemptions since the last commit that succeeded, and before preemptsFrom there is no other.
+	vain         int
+	preemptsFrom time.Time
 	// complete is whether the gang could be planned when its members or PodGroup last changed.
 	complete bool
 	// sweeping is set while somebody is about to look for devices that the gang holds in vain, and freeing
@@ -54,7 +60,7 @@ type gang struct {
 }
 
 func newGangs() *gangs {
-	return &gangs{byKey: map[types.NamespacedName]*gang{}, committing: sets.New[types.NamespacedName]()}
+	return &gangs{byKey: map[types.NamespacedName]*gang{}, seated: sets.New[types.NamespacedName]()}
 }
 
 func (g *gangs) get(key types.NamespacedName) *gang {
@@ -105,8 +111,8 @@ func (g *gangs) begin(key types.NamespacedName, c *commit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := g.get(key)
-	x.commit, x.refusal, x.early = c, nil, nil
-	g.committing.Insert(key)
+	x.commit, x.refusal, x.early, x.preempting = c, nil, nil, nil
+	g.seated.Insert(key)
 }
 
 // refuse records a verdict, and returns the members that came too early for one.
@@ -182,6 +188,7 @@ func (g *gangs) complete(key types.NamespacedName, uid types.UID, waits func(typ
 	}
 	slices.Sort(waiting)
 	x.commit, x.refusal, x.failures = nil, nil, 0
+	x.vain, x.preemptsFrom = 0, time.Time{}
 	return waiting, true, true
 }
 
@@ -446,19 +453,27 @@ func (g *gangs) arrived(key types.NamespacedName, uid types.UID) bool {
 	return true
 }
 
-// held lists the seats of other gangs that are planned but not reserved yet, as far as a gang of
-// the given priority must respect them.
+// held lists the seats of other gangs that are planned but not reserved yet, or kept until pods on them end, as
+// far as a gang of the given priority must respect them.
 func (g *gangs) held(except types.NamespacedName, priority int32) []gangplan.Claim {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []gangplan.Claim
-	for key := range g.committing {
+	for key := range g.seated {
 		x, known := g.byKey[key]
-		if !known || x.commit == nil {
-			g.committing.Delete(key)
+		if !known || x.commit == nil && x.preempting == nil {
+			g.seated.Delete(key)
 			continue
 		}
-		if key == except || x.commit.priority < priority {
+		if key == except {
+			continue
+		}
+		if x.preempting != nil && x.preempting.priority >= priority {
+			for _, s := range x.preempting.seats {
+				out = append(out, s.Claim)
+			}
+		}
+		if x.commit == nil || x.commit.priority < priority {
 			continue
 		}
 		for _, s := range x.commit.seats {

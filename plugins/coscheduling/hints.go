@@ -68,6 +68,11 @@ func (pl *Coscheduling) podHelps(logger klog.Logger, pod *corev1.Pod, oldObj, ne
 	if !try {
 		return fwk.QueueSkip, nil
 	}
+	if key, ok := podgroup.Key(pod); ok && old != nil && now == nil && pl.gangs.lastAwaited(key, old.UID) {
+		// At once, whatever the backoff; the queue calls this with its lock held.
+		pl.background(func() { pl.activateRepresentative(logger, key) })
+		return fwk.Queue, nil
+	}
 	if r == nil || r.watch == nil || old == nil {
 		return fwk.Queue, nil
 	}

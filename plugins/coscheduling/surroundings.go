@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -82,6 +83,9 @@ func NewIn(ctx context.Context, obj runtime.Object, h fwk.Handle, s Surroundings
 		cluster:    gangplan.NewCluster(args.Levels()),
 		clock:      s.Clock,
 		background: s.Background,
+		priorities: preemption.NewPriorities(),
+		budgets:    preemption.Budgets{Lister: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
+		evictor:    preemption.NewEvictor(handle, s.Background),
 
 		provisioning: newProvisioning(),
 	}

@@ -31,6 +31,9 @@ const missingGroupGrace = 10 * time.Second
 func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 	groups, pods := s.PodGroups, s.Members
 	pl.groups = groups.GetIndexer()
+	if err := pl.watchVictims(); err != nil {
+		return err
+	}
 	logger := klog.FromContext(ctx)
 	podHandler, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { pl.podChanged(logger, nil, obj.(*corev1.Pod)) },
@@ -181,6 +184,7 @@ func (pl *Coscheduling) topologyChanged(logger klog.Logger, key types.Namespaced
 	if r := pl.gangs.release(key, pod.UID, fmt.Sprintf("member %q asks for another topology now, so the whole gang let go", pod.Name)); r != nil {
 		pl.letGo(logger, key, r)
 	}
+	pl.withdrawPreempting(logger, key, pod.UID, fmt.Sprintf("member %q asks for another topology now", pod.Name))
 	pl.activateRepresentative(logger, key)
 }
 

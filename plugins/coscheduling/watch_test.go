@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/plugins/stage"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
@@ -95,7 +96,10 @@ func newPlayBeside(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) *pla
 	p.Coscheduling = &Coscheduling{
 		handle: fw, cluster: gangplan.NewCluster(nil), gangs: newGangs(), holds: newHolds(), repairs: newRepairs(),
 		background: func(do func()) { go do() },
+		priorities: preemption.NewPriorities(),
+		budgets:    preemption.Budgets{Lister: fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 	}
+	p.evictor = preemption.NewEvictor(fw, p.background)
 	p.cluster.Sync(infos)
 	p.logger, p.ctx = ktesting.NewTestContext(t)
 	p.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(p)

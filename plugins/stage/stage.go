@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/informers"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
@@ -99,7 +100,10 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 		frameworkruntime.WithClientSet(client),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithMutableSnapshotLister(snapshot),
+		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
 		frameworkruntime.WithPodNominator(schedqueue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false })),
 	}
 	synced := []cache.InformerSynced{}
@@ -178,4 +182,18 @@ func Nodes(n, gpus int) []*corev1.Node {
 		nodes = append(nodes, Node(fmt.Sprintf("n%d", i), gpus).Obj())
 	}
 	return nodes
+}
+
+// Snapshot is a snapshot of these nodes and the pods on them.
+func Snapshot(t testing.TB, infos []fwk.NodeInfo) fwk.MutableSnapshotSharedLister {
+	t.Helper()
+	var nodes []*corev1.Node
+	var pods []*corev1.Pod
+	for _, info := range infos {
+		nodes = append(nodes, info.Node())
+		for _, pod := range info.GetPods() {
+			pods = append(pods, pod.GetPod())
+		}
+	}
+	return schedcache.NewSnapshot(pods, nodes)
 }
