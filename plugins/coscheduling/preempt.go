@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -36,22 +35,6 @@ const (
 
 // overdue is how much longer than their grace periods allow the victims of a preemption are waited for.
 const overdue = time.Minute
-
-// watchVictims keeps up to date what is known of pods as victims. The scheduler's own informer is started
-// later, with its cache.
-func (pl *Coscheduling) watchVictims() error {
-	_, err := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { pl.priorities.Update(obj.(*corev1.Pod)) },
-		UpdateFunc: func(_, obj any) { pl.priorities.Update(obj.(*corev1.Pod)) },
-		DeleteFunc: func(obj any) {
-			if pod, ok := untombed[*corev1.Pod](obj); ok {
-				pl.priorities.Delete(pod.UID)
-				pl.evictor.Gone(pod.UID)
-			}
-		},
-	})
-	return err
-}
 
 // Gang implements preemption.Gangs.
 func (pl *Coscheduling) Gang(key types.NamespacedName) (preemption.Gang, bool) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -31,7 +32,7 @@ const missingGroupGrace = 10 * time.Second
 func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 	groups, pods := s.PodGroups, s.Members
 	pl.groups = groups.GetIndexer()
-	if err := pl.watchVictims(); err != nil {
+	if err := preemption.Follow(pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.priorities, pl.evictor); err != nil {
 		return err
 	}
 	logger := klog.FromContext(ctx)

@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/clock"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 )
 
 // Name is the name of the plugin in the registry and in configurations.
@@ -27,17 +29,23 @@ type GPUTopology struct {
 	cluster      *gangplan.Cluster
 	refusals     *refusals
 	freed        gangplan.LastFreed
+	// What preemption needs to know of pods, and does to them.
+	priorities *preemption.Priorities
+	budgets    preemption.Budgets
+	evictor    *preemption.Evictor
+	clock      clock.PassiveClock
 }
 
 var (
-	_ fwk.EnqueueExtensions       = &GPUTopology{}
-	_ fwk.PreFilterPlugin         = &GPUTopology{}
-	_ fwk.FilterPlugin            = &GPUTopology{}
-	_ fwk.PreScorePlugin          = &GPUTopology{}
-	_ fwk.ScorePlugin             = &GPUTopology{}
-	_ fwk.SignPlugin              = &GPUTopology{}
-	_ fwk.PlacementGeneratePlugin = &GPUTopology{}
-	_ fwk.PlacementScorePlugin    = &GPUTopology{}
+	_ fwk.EnqueueExtensions        = &GPUTopology{}
+	_ fwk.PreFilterPlugin          = &GPUTopology{}
+	_ fwk.FilterPlugin             = &GPUTopology{}
+	_ fwk.PreScorePlugin           = &GPUTopology{}
+	_ fwk.ScorePlugin              = &GPUTopology{}
+	_ fwk.SignPlugin               = &GPUTopology{}
+	_ fwk.PlacementGeneratePlugin  = &GPUTopology{}
+	_ fwk.PlacementScorePlugin     = &GPUTopology{}
+	_ fwk.PodGroupPostFilterPlugin = &GPUTopology{}
 )
 
 // Name returns the name of the plugin.
@@ -69,12 +77,20 @@ func New(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error
 		return nil, fmt.Errorf("plugin %s needs the scheduler's framework, got a %T", Name, h)
 	}
 	accelerators := newAccelerators(args.Accelerators)
-	return &GPUTopology{
+	pl := &GPUTopology{
 		handle:       handle,
 		args:         args,
 		accelerators: accelerators,
 		occupancy:    newOccupancy(args.Levels(), accelerators),
 		cluster:      gangplan.NewCluster(args.Levels()),
 		refusals:     newRefusals(),
-	}, nil
+		priorities:   preemption.NewPriorities(),
+		budgets:      preemption.Budgets{Lister: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
+		evictor:      preemption.NewEvictor(handle, func(do func()) { go do() }),
+		clock:        clock.RealClock{},
+	}
+	if err := preemption.Follow(handle.SharedInformerFactory().Core().V1().Pods(), pl.priorities, pl.evictor); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", Name, err)
+	}
+	return pl, nil
 }
