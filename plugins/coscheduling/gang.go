@@ -20,9 +20,10 @@ import (
 type gangs struct {
 	mu    sync.Mutex
 	byKey map[types.NamespacedName]*gang
-	// seated has all gangs with seats, in a commit or kept until pods end, and some that had them: what a plan must leave alone is found
+	// keeping has all gangs with seats, in a commit or kept until pods end, and some that had them: what a plan must
+	// leave alone is found
 	// without a look at all gangs that wait.
-	seated sets.Set[types.NamespacedName]
+	keeping sets.Set[types.NamespacedName]
 	// releases counts how often seats were given up that had been held.
 	releases uint64
 }
@@ -60,7 +61,7 @@ type gang struct {
 }
 
 func newGangs() *gangs {
-	return &gangs{byKey: map[types.NamespacedName]*gang{}, seated: sets.New[types.NamespacedName]()}
+	return &gangs{byKey: map[types.NamespacedName]*gang{}, keeping: sets.New[types.NamespacedName]()}
 }
 
 func (g *gangs) get(key types.NamespacedName) *gang {
@@ -112,7 +113,7 @@ func (g *gangs) begin(key types.NamespacedName, c *commit) {
 	defer g.mu.Unlock()
 	x := g.get(key)
 	x.commit, x.refusal, x.early, x.preempting = c, nil, nil, nil
-	g.seated.Insert(key)
+	g.keeping.Insert(key)
 }
 
 // refuse records a verdict, and returns the members that came too early for one.
@@ -459,10 +460,10 @@ func (g *gangs) held(except types.NamespacedName, priority int32) []gangplan.Cla
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var out []gangplan.Claim
-	for key := range g.seated {
+	for key := range g.keeping {
 		x, known := g.byKey[key]
 		if !known || x.commit == nil && x.preempting == nil {
-			g.seated.Delete(key)
+			g.keeping.Delete(key)
 			continue
 		}
 		if key == except {

@@ -37,7 +37,7 @@ func (g *gangs) preempt(key types.NamespacedName, p *preempting) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.get(key).preempting = p
-	g.seated.Insert(key)
+	g.keeping.Insert(key)
 }
 
 // preemptingOf returns what a gang waits for, nil if nothing.
