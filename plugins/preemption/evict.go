@@ -13,19 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-const (
-	// evictionTimeout bounds the requests that evict the victims of one gang.
-	evictionTimeout = 2 * time.Minute
-	// evictionsAtOnce is how many requests are in flight for a gang.
-	evictionsAtOnce = 16
-)
+// evictionTimeout bounds the requests that evict the victims of one gang.
+const evictionTimeout = 2 * time.Minute
 
 // Preemptor is the gang that pods are evicted for.
 type Preemptor struct {
@@ -113,18 +108,18 @@ func (e *Evictor) evict(ctx context.Context, by Preemptor, units []*Unit) error 
 		first = append(first, u.Members[0].GetPod())
 		all = append(all, podsOf(u)...)
 	}
-	if err := each(ctx, first, func(pod *corev1.Pod) error {
+	if err := e.each(ctx, first, func(pod *corev1.Pod) error {
 		_, err := e.delete(ctx, pod, metav1.DryRunAll)
 		return err
 	}); err != nil {
 		return err
 	}
-	if err := each(ctx, all, func(pod *corev1.Pod) error { return e.announce(ctx, by, pod) }); err != nil {
+	if err := e.each(ctx, all, func(pod *corev1.Pod) error { return e.announce(ctx, by, pod) }); err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	for _, u := range units {
-		err := each(ctx, podsOf(u), func(pod *corev1.Pod) error {
+		err := e.each(ctx, podsOf(u), func(pod *corev1.Pod) error {
 			ends, err := e.remove(ctx, by, pod)
 			if err != nil {
 				return err
@@ -149,11 +144,11 @@ func podsOf(u *Unit) []*corev1.Pod {
 	return pods
 }
 
-// each does something for all pods, several at a time, also if it fails for one of them. It returns the first
-// error, and how many there are.
-func each(ctx context.Context, pods []*corev1.Pod, do func(*corev1.Pod) error) error {
+// each does something for all pods, as many at a time as the scheduler does, also if it fails for one of them. It
+// returns the first error, and how many there are.
+func (e *Evictor) each(ctx context.Context, pods []*corev1.Pod, do func(*corev1.Pod) error) error {
 	errs := make([]error, len(pods))
-	workqueue.ParallelizeUntil(ctx, evictionsAtOnce, len(pods), func(i int) { errs[i] = do(pods[i]) })
+	e.handle.Parallelizer().Until(ctx, len(pods), func(i int) { errs[i] = do(pods[i]) }, "GangPreemption")
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	switch len(errs) {
 	case 0:

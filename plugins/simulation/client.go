@@ -75,7 +75,9 @@ func (c podClient) Delete(_ context.Context, name string, options metav1.DeleteO
 	case options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.UID:
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, fmt.Errorf("the UID in the precondition does not match"))
 	}
-	c.client.api.deletePod(key, pod.UID)
+	if len(options.DryRun) == 0 {
+		c.client.api.deletePod(key, pod.UID)
+	}
 	return nil
 }
 
