@@ -176,25 +176,22 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	surplus := c.present >= quorum
 	if err == nil && explanation != nil {
 		verdict := pl.unplaced(key, d, explanation)
-		if !surplus {
-			pl.reserveRoom(klog.FromContext(ctx), key, d, explanation)
-		} else {
+		if surplus {
 			d, plan, err = pl.planOthers(ctx, key, group, c, d, verdict)
 		}
 		if err == nil && plan == nil {
 			if c.present == 0 {
 				pl.free(klog.FromContext(ctx), key, c.waiting)
 			}
-			waits := false
 			if !surplus {
-				waits, err = pl.makeRoom(ctx, key, group, pod.UID, c, d, verdict)
-			}
-			switch {
-			case err != nil:
-				return "", "", err
-			case waits:
-				planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
-				return "", verdict.message, nil
+				switch waits, err := pl.makeRoom(ctx, key, group, pod.UID, c, d, verdict); {
+				case err != nil:
+					return "", "", err
+				case waits:
+					planDuration.WithLabelValues("refused").Observe(pl.clock.Since(started).Seconds())
+					return "", verdict.message, nil
+				}
+				pl.reserveRoom(klog.FromContext(ctx), key, d, explanation)
 			}
 			return refuse(ReasonUnschedulable, verdict)
 		}
