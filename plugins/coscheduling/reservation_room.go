@@ -14,9 +14,10 @@ import (
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
-// soonest computes a reservation, nil if nobody's end would help.
+// soonest computes a reservation beside what others hold, nil if nobody's end would help.
 func (pl *Coscheduling) soonest(d *gangplan.Demand, e *planner.Explanation, made, until time.Time) *reservation {
 	key, _ := podgroup.Key(d.Pods[0])
+	defer pl.cluster.Hold(pl.mustLeave(key, d.Pods...))() // as the gang was refused
 	others := pl.occupantsBeside(key)
 	found := pl.cluster.Soonest(&d.Demand, e, others, others.end)
 	if found == nil {
@@ -66,7 +67,8 @@ func (pl *Coscheduling) revise(logger klog.Logger, r *reservation, d *gangplan.D
 	}
 }
 
-// waitFor computes what has to end before the seats of a reservation are free. It reports false if they cannot be
+// waitFor computes what has to end before the seats of a reservation are free. Whoever is just taking its place there
+// was let in by the reservation, or comes to be seen when it has it. It reports false if they cannot be
 // had any more, or if the gang has other members now.
 func (pl *Coscheduling) waitFor(r *reservation, d *gangplan.Demand) (planner.Wait, bool) {
 	if len(d.Pods) != len(r.members) {

@@ -1,16 +1,19 @@
 package coscheduling
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/muster-sched/muster/plugins/stage"
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
@@ -101,5 +104,41 @@ func TestEndOf(t *testing.T) {
 		if got := endOf(pod, test.runTime, now); !got.Equal(test.want) {
 			t.Errorf("%s: ends %v, want %v", name, got, test.want)
 		}
+	}
+}
+
+// What others hold is not reserved a second time: neither is it waited for nor counted as free.
+func TestReservationLeavesWhatOthersHold(t *testing.T) {
+	for name, occupied := range map[string][]string{
+		"there is room elsewhere, later":       {"n1", "n2"},
+		"it would fit, were it not for a hold": {"n2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pods []*corev1.Pod
+			for i, node := range occupied {
+				pod := stage.Pod(50+i, 8).Node(node).Obj()
+				pod.Spec.ActiveDeadlineSeconds = ptr.To(int64(600 * (i + 1)))
+				pods = append(pods, pod)
+			}
+			p := newPlayBeside(t, pods, stage.Nodes(3, 8)...)
+			p.args.Reservation = &ReservationArgs{AfterSeconds: ptr.To[int64](60)}
+			p.keep("n0", func(h *hold) { h.until = p.clock.Now().Add(time.Hour) })
+			p.group(2)
+			members := p.wholeNodeMembers(2)
+			if node, _ := p.turn(members[0]); node != "" {
+				t.Fatalf("placed on %s beside the hold", node)
+			}
+			p.clock.Step(time.Minute)
+			if node, _ := p.turn(members[0]); node != "" {
+				t.Fatalf("placed on %s beside the hold", node)
+			}
+			r := p.reserving.now()
+			if r == nil {
+				t.Fatal("nothing is reserved")
+			}
+			if got := nodesOf(r.claims); !slices.Equal(got, []string{"n1", "n2"}) {
+				t.Errorf("reserved on %v", got)
+			}
+		})
 	}
 }
