@@ -102,3 +102,24 @@ func TestMemberThatKeptTheOthersOutGoes(t *testing.T) {
 		})
 	}
 }
+
+// A member is beyond the minimum only while those that finished are there.
+func TestFinishedMemberThatIsRemoved(t *testing.T) {
+	p := newPlay(t, stage.Nodes(1, 0)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(3)
+	pods[0] = p.see(pods[0], with(pods[0], func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Status.Phase = "n0", corev1.PodRunning }))
+	pods[1] = p.see(pods[1], with(pods[1], func(pod *corev1.Pod) { pod.Spec.NodeName, pod.Status.Phase = "n0", corev1.PodSucceeded }))
+	if _, why := p.turn(pods[2]); why == "" {
+		t.Fatal("a third member without room")
+	}
+	p.inLine()
+	p.podDeleted(p.logger, pods[1])
+	p.mustBeInLine("ns/m-2")
+	if _, why := p.turn(pods[2]); why == "" {
+		t.Fatal("a member without room")
+	}
+	if got := p.report.wanted[testKey][v1alpha1.ConditionUnschedulable]; got.status != metav1.ConditionTrue {
+		t.Errorf("the PodGroup says %+v of a gang under its minimum", got)
+	}
+}

@@ -197,12 +197,9 @@ func (pl *Coscheduling) recheckTopology(logger klog.Logger, key types.Namespaced
 	}
 }
 
-// hasPlace reports whether a member is on a node and counts. A gang that is refused beside it may fit without: it may
-// have kept the others in its domain, or out of any.
-func hasPlace(pod *corev1.Pod) bool {
-	state := podgroup.StateOf(pod)
-	return state == podgroup.Bound || state == podgroup.Running
-}
+// hasPlace reports whether a member is on a node or has finished, so that it counts. A gang that is refused beside it may
+// fit without: it may have kept the others in its domain, or out of any. And what was beyond the minimum may be needed.
+func hasPlace(pod *corev1.Pod) bool { return podgroup.StateOf(pod) >= podgroup.Bound }
 
 // left is what follows when a pod is no longer a member of a gang.
 func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *corev1.Pod) {
