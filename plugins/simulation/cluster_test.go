@@ -2,12 +2,18 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
 // testNode is a node in a rack of a block, with so many GPUs.
@@ -34,27 +40,62 @@ func newCluster(t testing.TB, options Options) *Cluster {
 	return c
 }
 
-func TestGangRunsAndEnds(t *testing.T) {
+// lines returns what happened, one line each, as far as it is chosen.
+func lines(c *Cluster, kinds ...Kind) *[]string {
+	var all []string
+	c.Observe(func(e Event) {
+		if slices.Contains(kinds, e.Kind) {
+			all = append(all, e.String())
+		}
+	})
+	return &all
+}
+
+func advance(t *testing.T, c *Cluster, d time.Duration) {
+	t.Helper()
+	if err := c.Advance(d); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGangRunsAndTheNextFollows(t *testing.T) {
 	c := newCluster(t, Options{})
-	c.Observe(func(e Event) { t.Log(e.At.Format("15:04:05"), e) })
 	for i := range 4 {
 		c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", fmt.Sprintf("r%d", i/2), 8))
 	}
+	seen := lines(c, Released, Ended)
 	c.Submit(Job{Name: "a", Sizes: []int64{8, 8, 8}, MinMember: 3, RunTime: time.Minute})
 	c.Submit(Job{Name: "b", Sizes: []int64{8, 8}, MinMember: 2, RunTime: time.Minute})
-	if err := c.Settle(); err != nil {
-		t.Fatal(err)
+	advance(t, c, 10*time.Second)
+	a, b := c.api.groups[types.NamespacedName{Namespace: Namespace, Name: "a"}], c.api.groups[types.NamespacedName{Namespace: Namespace, Name: "b"}]
+	if a.Status.Phase != "Running" || b.Status.Phase != "Pending" || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionUnschedulable) {
+		t.Errorf("a is %s, b is %s with %+v", a.Status.Phase, b.Status.Phase, b.Status.Conditions)
 	}
-	if err := c.Advance(10 * time.Second); err != nil {
-		t.Fatal(err)
+	advance(t, c, 3*time.Minute)
+	want := []string{
+		"Released a-1-0 a-0-0 a-2-0",
+		"Ended a-0-0 node n0 Succeeded", "Ended a-1-0 node n1 Succeeded", "Ended a-2-0 node n2 Succeeded",
+		"Released b-0-0 b-1-0",
+		"Ended b-0-0 node n0 Succeeded", "Ended b-1-0 node n1 Succeeded",
 	}
-	for _, g := range c.api.groups {
-		t.Log(g.Name, g.Status.Phase, g.Status.Conditions)
+	if !slices.Equal(*seen, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(*seen, "\n"), strings.Join(want, "\n"))
 	}
-	if err := c.Advance(200 * time.Second); err != nil {
-		t.Fatal(err)
-	}
-	for _, g := range c.api.groups {
-		t.Log(g.Name, g.Status.Phase, g.Status.Conditions)
+}
+
+// A binding that the API server always refuses is tried again with pauses.
+func TestBindingThatAlwaysFails(t *testing.T) {
+	c := newCluster(t, Options{Binds: func(pod *corev1.Pod) BindResult {
+		if pod.Name == "a-0-0" {
+			return BindFails
+		}
+		return BindSucceeds
+	}})
+	c.AddNode(testNode("n0", "b", "r", 8))
+	failed := lines(c, BindFailed)
+	c.Submit(Job{Name: "a", Sizes: []int64{2, 2, 2}, MinMember: 3})
+	advance(t, c, time.Minute)
+	if n := len(*failed); n < 2 || n > 60 {
+		t.Errorf("bound %d times in a minute", n)
 	}
 }

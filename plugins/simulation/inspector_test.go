@@ -339,7 +339,19 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	if !s.complete() || len(s.waiting) == 0 {
 		return
 	}
+	for _, pod := range s.placed {
+		if i.c.api.nodes[pod.Spec.NodeName] == nil {
+			return // about to be removed, and until then neither here nor there
+		}
+	}
 	quorum := s.bound+s.finished >= min
+	if topology, _ := podgroup.ParseTopology(s.group.Annotations); quorum && topology.SliceSize > 0 {
+		// Members beyond the minimum come by whole slices.
+		if plan := i.plan(s, s.waiting, 1, infos); plan != nil {
+			i.broken("I3", "surplus members of gang %s wait although some fit", key.Name)
+		}
+		return
+	}
 	if quorum {
 		for _, pod := range s.waiting {
 			if plan := i.plan(s, []*corev1.Pod{pod}, 1, infos); plan != nil {
