@@ -273,25 +273,36 @@ func (r *exampleRun) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: r.namespace, Name: r.job}
 }
 
-// complete plays the programs in the pods until all TrainJobs are complete, and then checks what pods there were.
+// complete plays the programs in the pods until all TrainJobs are complete, and then checks what pods there were. It has
+// patience with each step: so many TrainJobs together may take long on a busy machine.
 func (s *scene) complete(runs []*exampleRun) {
 	s.Helper()
-	s.await("the examples", func() string {
-		pods := &corev1.PodList{}
-		s.must(kube.List(s.ctx, pods, client.HasLabels{jobset.JobSetNameKey}))
-		byJob := map[types.NamespacedName][]corev1.Pod{}
-		for _, pod := range pods.Items {
-			key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[jobset.JobSetNameKey]}
-			byJob[key] = append(byJob[key], pod)
-		}
-		var open []string
-		for _, run := range runs {
-			if left := run.step(s, byJob[run.key()]); left != "" {
-				open = append(open, left)
+	for done, progress := false, -1; !done; {
+		s.await("the examples", func() string {
+			pods := &corev1.PodList{}
+			s.must(kube.List(s.ctx, pods, client.HasLabels{jobset.JobSetNameKey}))
+			byJob := map[types.NamespacedName][]corev1.Pod{}
+			for _, pod := range pods.Items {
+				key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[jobset.JobSetNameKey]}
+				byJob[key] = append(byJob[key], pod)
 			}
-		}
-		return strings.Join(open, "\n")
-	})
+			var open []string
+			now := 0
+			for _, run := range runs {
+				if left := run.step(s, byJob[run.key()]); left != "" {
+					open = append(open, left)
+				} else {
+					now++
+				}
+				now += len(run.seen)
+			}
+			if done = len(open) == 0; done || now > progress {
+				progress = now
+				return ""
+			}
+			return strings.Join(open, "\n")
+		})
+	}
 	for _, run := range runs {
 		got := map[string]int{}
 		for _, job := range run.seen {
