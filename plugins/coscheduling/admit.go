@@ -36,6 +36,8 @@ type census struct {
 	finished int
 	// unseen counts waiting members that the scheduler's own informer does not show yet.
 	unseen int
+	// paused counts waiting members that could not be bound and whose own turn is still to come.
+	paused int
 	// doubles counts those of waiting that take the place of another pod of the census, as when an index of a Job
 	// succeeded after the Job had replaced its pod: they bring the gang no nearer to its minimum.
 	doubles int
@@ -52,6 +54,7 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished, releases: pl.gangs.releasesSoFar()}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
 	double := doublesOf(members, counts)
+	paused := pl.gangs.unboundBeside(key, pod.UID)
 	for _, m := range members {
 		switch m.State {
 		case podgroup.Bound, podgroup.Running:
@@ -69,6 +72,10 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 			}
 			if m.SchedulerName != pl.handle.ProfileName() {
 				c.foreign++
+				continue
+			}
+			if paused.Has(m.UID) {
+				c.paused++
 				continue
 			}
 			member := pod
@@ -142,6 +149,11 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	quorum := quorumOf(group)
 	need := max(quorum-c.present, 1)
+	if len(c.waiting)-c.doubles < need && c.paused > 0 {
+		// The first of them whose turn comes finds all of them.
+		pl.gangs.cameEarly(key, pod)
+		return "", fmt.Sprintf("%d members of PodGroup %q could not be bound and are to be tried again first", c.paused, key.Name), nil
+	}
 	if len(c.waiting)-c.doubles < need && c.unseen > 0 {
 		// The last of them to be seen finds all of them.
 		pl.gangs.cameEarly(key, pod)

@@ -40,6 +40,9 @@ type gang struct {
 	// leaving are members that were reserved in a commit that was let go, until the scheduler has
 	// taken them back.
 	leaving sets.Set[types.UID]
+	// unbound are members that were placed and could not be bound, until their own turn comes again: the scheduler
+	// makes them pause, and the turn of another member must not put an end to that.
+	unbound sets.Set[types.UID]
 	// failures counts the commits let go since the last one that succeeded.
 	failures int
 	// early are members whose turn came before the scheduler saw enough of the others. They have no
@@ -67,7 +70,7 @@ func newGangs() *gangs {
 func (g *gangs) get(key types.NamespacedName) *gang {
 	x, ok := g.byKey[key]
 	if !ok {
-		x = &gang{placed: map[types.UID]string{}, leaving: sets.New[types.UID]()}
+		x = &gang{placed: map[types.UID]string{}, leaving: sets.New[types.UID](), unbound: sets.New[types.UID]()}
 		g.byKey[key] = x
 	}
 	return x
@@ -206,8 +209,12 @@ func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string)
 		x.leaving.Delete(uid)
 		return nil
 	}
+	placed := x.placed[uid] != ""
 	delete(x.placed, uid)
 	if x.commit == nil || x.commit.seats[uid] == nil {
+		if placed {
+			x.unbound.Insert(uid)
+		}
 		return nil
 	}
 	r := g.giveUp(x, message)
@@ -451,6 +458,35 @@ func (g *gangs) arrived(key types.NamespacedName, uid types.UID) bool {
 		return false
 	}
 	delete(x.placed, uid)
+	return true
+}
+
+// unboundBeside returns the members that could not be bound and pause, besides the one whose turn it is: it
+// pauses no more.
+func (g *gangs) unboundBeside(key types.NamespacedName, turn types.UID) sets.Set[types.UID] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok {
+		return nil
+	}
+	x.unbound.Delete(turn)
+	if x.unbound.Len() == 0 {
+		return nil
+	}
+	return x.unbound.Clone()
+}
+
+// pausesNoMore notes that a member that could not be bound is bound after all, or gone. It reports whether it was
+// one.
+func (g *gangs) pausesNoMore(key types.NamespacedName, uid types.UID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x, ok := g.byKey[key]
+	if !ok || !x.unbound.Has(uid) {
+		return false
+	}
+	x.unbound.Delete(uid)
 	return true
 }
 

@@ -65,8 +65,11 @@ func TestMembersThatLoseTheirPlacesWhileOthersTakeTheirs(t *testing.T) {
 		t.Errorf("still held: %v", held)
 	}
 	p.clock.Step(lastRetry)
-	if _, why := p.turn(pods[0]); why != "" {
-		t.Errorf("not planned again: %s", why)
+	if _, why := p.turn(pods[0]); why == "" {
+		t.Error("planned with a member that the scheduler lets pause after its binding failed")
+	}
+	if _, why := p.turn(pods[1]); why != "" {
+		t.Errorf("not planned when that one's turn comes: %s", why)
 	}
 }
 

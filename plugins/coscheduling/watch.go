@@ -142,6 +142,7 @@ func (pl *Coscheduling) podChanged(logger klog.Logger, old, pod *corev1.Pod) {
 	defer pl.recheckTopology(logger, key)
 	defer pl.reviewRepair(logger, key)
 	if podgroup.StateOf(pod) != podgroup.Waiting {
+		defer pl.waitForNoMore(logger, key, pod.UID)
 		pl.line.leave(pod.UID)
 	}
 	if state := podgroup.StateOf(pod); old != nil && hasPlace(old) && (state == podgroup.Gone || state == podgroup.Failed) {
@@ -197,6 +198,14 @@ func (pl *Coscheduling) recheckTopology(logger klog.Logger, key types.Namespaced
 	}
 }
 
+// waitForNoMore puts the gang's members in line, which may have been told to wait for one that could not be bound, once
+// that one is bound after all or gone.
+func (pl *Coscheduling) waitForNoMore(logger klog.Logger, key types.NamespacedName, uid types.UID) {
+	if pl.gangs.pausesNoMore(key, uid) {
+		pl.activateMembers(logger, key)
+	}
+}
+
 // hasPlace reports whether a member is on a node or has finished, so that it counts. A gang that is refused beside it may
 // fit without: it may have kept the others in its domain, or out of any. And what was beyond the minimum may be needed.
 func hasPlace(pod *corev1.Pod) bool { return podgroup.StateOf(pod) >= podgroup.Bound }
@@ -206,6 +215,7 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 	defer pl.reviewRepair(logger, key)
 	pl.line.leave(pod.UID)
 	pl.gangs.arrived(key, pod.UID)
+	defer pl.waitForNoMore(logger, key, pod.UID)
 	pl.waitsNoMore(logger, key, pod.UID, pod.Name)
 	pl.recheckTopology(logger, key)
 	if hasPlace(pod) {

@@ -83,19 +83,61 @@ func TestGangRunsAndTheNextFollows(t *testing.T) {
 	}
 }
 
-// A binding that the API server always refuses is tried again with pauses.
+// A binding that the API server always refuses is tried again with pauses, also where another member waits for the
+// room.
 func TestBindingThatAlwaysFails(t *testing.T) {
-	c := newCluster(t, Options{Binds: func(pod *corev1.Pod) BindResult {
-		if pod.Name == "a-0-0" {
-			return BindFails
-		}
-		return BindSucceeds
-	}})
-	c.AddNode(testNode("n0", "b", "r", 8))
+	for name, job := range map[string]Job{
+		"all are needed":         {Sizes: []int64{2, 2, 2}, MinMember: 3},
+		"one has no room":        {Sizes: []int64{4, 4, 4}, MinMember: 2},
+		"two have no room":       {Sizes: []int64{4, 4, 4, 4}, MinMember: 1},
+		"the last one is needed": {Sizes: []int64{8, 8}, MinMember: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, Options{Binds: func(pod *corev1.Pod) BindResult {
+				if pod.Name == "a-0-0" {
+					return BindFails
+				}
+				return BindSucceeds
+			}})
+			c.AddNode(testNode("n0", "b", "r", 8))
+			failed := lines(c, BindFailed)
+			job.Name = "a"
+			c.Submit(job)
+			advance(t, c, time.Minute)
+			if n := len(*failed); n < 1 || n > 12 {
+				t.Errorf("tried to bind %d times in a minute", n)
+			}
+			bound := 0
+			for _, pod := range c.on("n0") {
+				bound += int(gpusOf(pod))
+			}
+			if len(job.Sizes) > int(job.MinMember) && bound != 8 {
+				t.Errorf("%d of 8 GPUs are used, although others could have them", bound)
+			}
+		})
+	}
+}
+
+// The scheduler binds a pod that is gone, and is not told so for a while. It tries again, but not all the time.
+func TestPodThatGoesUnseen(t *testing.T) {
+	c := newCluster(t, Options{})
 	failed := lines(c, BindFailed)
-	c.Submit(Job{Name: "a", Sizes: []int64{2, 2, 2}, MinMember: 3})
+	c.Submit(Job{Name: "a", Sizes: []int64{4, 4}, MinMember: 2})
+	advance(t, c, time.Second)
+	c.Hold(ShowMember)
+	c.Hold(ShowPod)
+	c.DeletePod("a-1-0")
+	c.AddNode(testNode("n0", "b", "r", 8))
 	advance(t, c, time.Minute)
-	if n := len(*failed); n < 2 || n > 60 {
+	if n := len(*failed); n < 1 || n > 20 {
 		t.Errorf("bound %d times in a minute", n)
+	}
+	c.LetGo(ShowMember)
+	c.LetGo(ShowPod)
+	advance(t, c, time.Minute)
+	for _, pod := range c.api.podsOf(types.NamespacedName{Namespace: Namespace, Name: "a"}) {
+		if pod.Spec.NodeName == "" {
+			t.Errorf("%s has no node", pod.Name)
+		}
 	}
 }
