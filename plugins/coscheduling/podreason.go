@@ -215,6 +215,7 @@ func (pl *Coscheduling) setReason(logger klog.Logger, pod *corev1.Pod, reason, m
 		return true // it was not told anything yet, or is told by others
 	}
 	status := pod.Status.DeepCopy()
+	status.NominatedNodeName = "" // of a scheduler that died: every change of the pod would keep others out anew
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: shortened(message, messageLimit),
 		ObservedGeneration: c.ObservedGeneration,
