@@ -77,7 +77,7 @@ func (p RendezvousPolicy) Validate() error {
 		}
 	}
 	if p.Limit < 0 {
-		return fmt.Errorf("Limit: must not be negative, is %d", p.Limit)
+		return fmt.Errorf("%s: must not be negative, is %d", "Limit", p.Limit)
 	}
 	if p.MaxBackoff < p.Backoff {
 		return fmt.Errorf("MaxBackoff: must not be less than Backoff, which is %s, is %s", p.Backoff, p.MaxBackoff)

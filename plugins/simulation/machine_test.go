@@ -22,7 +22,6 @@ type machine struct {
 	steps int
 	// made counts Jobs and nodes, so that names are never used twice.
 	jobs, nodes int
-	removed     []*corev1.Node
 	faults      []BindResult
 	random      *rand.Rand
 }

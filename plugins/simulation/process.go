@@ -78,7 +78,6 @@ type binding struct {
 	ready func() bool
 	// binding is what it asked the API for, and err the answer.
 	binding *corev1.Binding
-	asked   time.Time
 	err     error
 }
 

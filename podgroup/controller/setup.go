@@ -69,7 +69,7 @@ func (o Options) validate() error {
 		return fmt.Errorf("MaxConcurrentReconciles: invalid value %d: must not be negative", o.MaxConcurrentReconciles)
 	}
 	if err := o.Rendezvous.Validate(); err != nil {
-		return fmt.Errorf("Rendezvous: %w", err)
+		return fmt.Errorf("%s: %w", "Rendezvous", err)
 	}
 	return nil
 }
