@@ -29,13 +29,20 @@ func schedulerConfigOf(target string) string {
 	return schedulerConfig
 }
 
+// built are the targets that some test has built already.
+var built = map[string][]*resource.Resource{}
+
 func build(t *testing.T, target string) []*resource.Resource {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), target)
+	if resources, ok := built[target]; ok {
+		return resources
+	}
+	result, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), target)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return built.Resources()
+	built[target] = result.Resources()
+	return built[target]
 }
 
 // decodeInto converts a built object strictly: a field that the API does not know is an error.

@@ -33,7 +33,7 @@ func TestTrainJobStatusFitsTogether(t *testing.T) {
 		t.Errorf("the Service is %s, pods are told %s", got, statusURL)
 	}
 	container := only[appsv1.Deployment](t, resources, "Deployment")[0].Spec.Template.Spec.Containers[0]
-	if !slices.Contains(container.Args, "--trainer-feature-gates=TrainJobStatus=true") {
+	if !slices.Contains(container.Args, "--trainer-feature-gates=TrainJobStatus=true") || !slices.Contains(container.Args, "--trainer-status-url="+statusURL) {
 		t.Errorf("args %v", container.Args)
 	}
 	named := func(p corev1.ContainerPort) bool { return intstr.FromString(p.Name) == port.TargetPort }

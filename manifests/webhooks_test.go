@@ -41,7 +41,7 @@ func TestWebhooksFitTogether(t *testing.T) {
 		}
 	}
 	container := pod.Spec.Containers[0]
-	if !slices.Contains(container.Args, "--trainer-webhooks") {
+	if !slices.Contains(container.Args, "--trainer-webhooks") || !slices.Contains(container.Args, "--trainer-webhooks-service="+webhooksService) {
 		t.Errorf("args %v", container.Args)
 	}
 	named := func(p corev1.ContainerPort) bool {

@@ -29,7 +29,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	jobsetv1alpha2 "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/muster-sched/muster/trainer/api/v1alpha1"
 )
@@ -41,6 +40,7 @@ const (
 	concurrency = 5
 	creators    = 16
 	patience    = 10 * time.Minute // for 1,000 TrainJobs
+	progress    = 10 * time.Second
 	steady      = 30 * time.Second
 	namespace   = metav1.NamespaceDefault
 	runtimeName = "torch-distributed-gang"
@@ -116,21 +116,28 @@ func measure(ctx context.Context, musterLocal, name, binary string, count int) (
 	if err != nil {
 		return nil, err
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	made, err := watchJobSets(watching, plane.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	start := time.Now()
 	if err := create(ctx, kube, count); err != nil {
 		return nil, err
 	}
 	r := &result{created: time.Since(start), idleMiB: before.residentMiB}
-	jobSets := &metav1.PartialObjectMetadataList{}
-	jobSets.SetGroupVersionKind(jobsetv1alpha2.GroupVersion.WithKind("JobSetList"))
-	made := 0
-	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience*time.Duration(max(count/1000, 1)), true, func(ctx context.Context) (bool, error) {
-		err := kube.List(ctx, jobSets, client.InNamespace(namespace))
-		made = len(jobSets.Items)
-		return made == count, err
+	shown := start
+	err = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, patience*time.Duration(max(count/1000, 1)), true, func(context.Context) (bool, error) {
+		n := made.count()
+		if time.Since(shown) > progress {
+			shown = time.Now()
+			fmt.Fprintf(os.Stderr, "%s: %d of %d JobSets after %s\n", name, n, count, shown.Sub(start).Round(time.Second))
+		}
+		return n == count, nil
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%d of %d JobSets: %w", made, count, err), controller.ended())
+		return nil, errors.Join(fmt.Errorf("%d of %d JobSets: %w", made.count(), count, err), controller.ended())
 	}
 	r.jobSets = time.Since(start)
 	after, err := controller.usage()
@@ -170,7 +177,7 @@ func newClient(kubeconfig string) (client.Client, error) {
 	}
 	config.QPS = -1
 	scheme := apiruntime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), jobsetv1alpha2.AddToScheme(scheme), metav1.AddMetaToScheme(scheme)); err != nil {
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	return client.New(config, client.Options{Scheme: scheme})
