@@ -37,6 +37,7 @@ test-unit: ## Run unit and property tests, the scheduling core under the race de
 	CGO_ENABLED=1 $(GO) test -vet=off -race $(RACE_PACKAGES)
 	cd hack/bench/workload && $(GO) test -vet=off ./...
 	cd hack/bench/report && $(GO) test -vet=off ./...
+	$(GO) test -vet=off github.com/muster-sched/muster/hack/bench/harness
 
 .PHONY: test-integration
 test-integration: ## Run the tests against a real API server, scheduler and controllers.
@@ -70,20 +71,43 @@ conformance-trainer: ## Run Kubeflow Trainer's own integration suites against Mu
 	cd hack/conformance && $(GO) test -vet=off ./trainer && $(GO) run ./trainer
 
 .PHONY: bench
-bench: BENCH_FLAGS :=
-bench: bench-run ## Measure Muster and its peers on the small set of cases with Kubernetes' scheduler_perf (20 minutes).
+bench: bench-build ## Measure Muster and its peers on the small set of cases with Kubernetes' scheduler_perf (20 minutes).
+	$(BENCH) -out bin/bench
+	$(REPORT) -in ../../../bin/bench
 
 .PHONY: bench-full
-bench-full: BENCH_FLAGS := -full -runs 3
-bench-full: bench-run ## Measure all cases, three times each (hours).
+bench-full: bench-build ## Measure all cases, three times each (hours).
+	$(BENCH) -full -runs 3 -out bin/bench
+	$(REPORT) -in ../../../bin/bench
 
-.PHONY: bench-run
-bench-run:
+.PHONY: bench-page
+bench-page: ## Write docs/benchmarks.md from what bench or bench-full measured last.
+	$(REPORT) -in ../../../bin/bench -page ../../../docs/benchmarks.md
+
+.PHONY: bench-check
+bench-check: bench-build ## Fail if Muster's ratios to the ceiling fell below hack/bench/baseline.json by more than noise (7 minutes).
+	$(BENCH) -cases '$(GUARDED_CASES)' -schedulers '$(GUARDED_SCHEDULERS)' -out bin/bench-check
+	$(REPORT) -in ../../../bin/bench-check -check ../baseline.json
+
+.PHONY: bench-baseline
+bench-baseline: bench-build ## Write hack/bench/baseline.json anew, from three runs (20 minutes).
+	$(BENCH) -cases '$(GUARDED_CASES)' -schedulers '$(GUARDED_SCHEDULERS)' -runs 3 -out bin/bench-check
+	$(REPORT) -in ../../../bin/bench-check -baseline ../baseline.json
+
+.PHONY: bench-peers
+bench-peers: ## Build the peers that need a Kubernetes of their own, for bench and bench-full (compiles Kubernetes 1.34).
+	cd hack/bench/peers/scheduler-plugins && $(GO) test -vet=off -ldflags -w -c -o ../../../../$(PEER) .
+
+.PHONY: bench-build
+bench-build:
 	$(GO) build -o bin/etcd go.etcd.io/etcd/server/v3
 	$(GO) test -vet=off -ldflags '$(LDFLAGS)' -c -o bin/perf.test ./hack/bench/perf
-	$(GO) run ./hack/bench $(BENCH_FLAGS) -out bin/bench
-	cd hack/bench/report && $(GO) run . -in ../../../bin/bench
-	@echo "Tables as a page: cd hack/bench/report && go run . -in ../../../bin/bench -page ../../../docs/benchmarks.md"
+
+PEER := bin/scheduler-plugins.test
+BENCH = $(GO) run ./hack/bench $(if $(wildcard $(PEER)),-peers scheduler-plugins=$(PEER))
+REPORT := cd hack/bench/report && $(GO) run .
+GUARDED_CASES := ^(gang-1000x3|topology-750x4)$$
+GUARDED_SCHEDULERS := ^(no gangs|muster|muster native)$$
 
 .PHONY: bench-planner
 bench-planner: ## Measure the planner alone.

@@ -5,6 +5,7 @@ go 1.26.0
 godebug default=go1.26
 
 require (
+	github.com/muster-sched/muster/hack/bench/harness v0.0.0
 	github.com/muster-sched/muster/hack/bench/workload v0.0.0
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
@@ -238,5 +239,7 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.37.2
 	k8s.io/streaming => k8s.io/streaming v0.37.2
 )
+
+replace github.com/muster-sched/muster/hack/bench/harness => ./hack/bench/harness
 
 replace github.com/muster-sched/muster/hack/bench/workload => ./hack/bench/workload

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ type options struct {
 	binaries          binaries
 	full              bool
 	runs              int
+	nodes             int
 	cases, schedulers *regexp.Regexp
 }
 
@@ -33,6 +35,7 @@ func main() {
 	etcd := flag.String("etcd", "bin", "folder with the program etcd")
 	flag.BoolVar(&o.full, "full", false, "run all cases, not only the small set")
 	flag.IntVar(&o.runs, "runs", 1, "how often to run each")
+	flag.IntVar(&o.nodes, "nodes", 0, "nodes of every cluster, for a quick look; 0 for as many as the case wants")
 	cases := flag.String("cases", ".", "regular expression of the cases to run")
 	schedulers := flag.String("schedulers", ".", "regular expression of the schedulers to run")
 	flag.Parse()
@@ -89,16 +92,24 @@ type pair struct {
 func (o *options) pairs() []pair {
 	var pairs []pair
 	for _, c := range workload.Cases() {
-		if !c.Small && !o.full || !o.cases.MatchString(c.Name) {
-			continue
+		if o.nodes > 0 {
+			c.Nodes = o.nodes
 		}
 		for _, s := range workload.Schedulers() {
-			if _, built := o.binaries.tests[s.Binary]; built && s.Runs(&c) && o.schedulers.MatchString(s.Name) {
+			if o.wants(&c, &s) {
 				pairs = append(pairs, pair{c, s})
 			}
 		}
 	}
 	return pairs
+}
+
+// wants reports whether a scheduler is to be run on a case.
+func (o *options) wants(c *workload.Case, s *workload.Scheduler) bool {
+	if _, built := o.binaries.tests[s.Binary]; !built {
+		return false
+	}
+	return s.Runs(c) && (o.full || slices.Contains(c.Small, s.Name)) && o.cases.MatchString(c.Name) && o.schedulers.MatchString(s.Name)
 }
 
 func (o *options) run(ctx context.Context) error {

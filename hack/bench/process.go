@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/muster-sched/muster/hack/bench/workload"
+	"github.com/muster-sched/muster/manifests"
 )
 
 // runTimeout ends a run that does not come to an end by itself.
@@ -34,6 +35,9 @@ func measure(ctx context.Context, b binaries, c workload.Case, s workload.Schedu
 	if err != nil {
 		return seen, err
 	}
+	if err := writeCRDs(filepath.Join(run.Files, workload.CRDFile)); err != nil {
+		return seen, err
+	}
 	log, err := os.Create(filepath.Join(run.Files, "log"))
 	if err != nil {
 		return seen, err
@@ -54,4 +58,17 @@ func measure(ctx context.Context, b binaries, c workload.Case, s workload.Schedu
 		return seen, fmt.Errorf("no figures (%v); the log is %s", failed, log.Name())
 	}
 	return seen, json.Unmarshal(data, &seen)
+}
+
+// writeCRDs writes Muster's custom resource definitions, whose PodGroup serves the peers too, as JSON.
+func writeCRDs(file string) error {
+	crds, err := manifests.CRDs()
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(crds)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, data, 0o644)
 }

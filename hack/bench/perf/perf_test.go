@@ -1,15 +1,21 @@
 package perf
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	_ "k8s.io/component-base/logs/json/register"
+	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
 
+	"github.com/muster-sched/muster/hack/bench/harness"
 	"github.com/muster-sched/muster/plugins/coscheduling"
 	"github.com/muster-sched/muster/plugins/gputopology"
 )
@@ -25,14 +31,19 @@ func TestMain(m *testing.M) {
 }
 
 func BenchmarkPerfScheduling(b *testing.B) {
-	r, err := readRun(*folder)
+	r, err := harness.ReadRun(*folder)
 	if err != nil {
 		b.Fatal(err)
 	}
 	registry := frameworkruntime.Registry{
-		coscheduling.Name: r.withCRD(coscheduling.New),
-		gputopology.Name:  gputopology.New,
+		coscheduling.Name: func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			if err := harness.InstallCRDs(ctx, h.KubeConfig(), r); err != nil {
+				return nil, err
+			}
+			return coscheduling.New(ctx, args, h)
+		},
+		gputopology.Name: gputopology.New,
 	}
-	perf.RunBenchmarkPerfScheduling(b, r.config, "muster", registry,
-		perf.WithNodeUpdateFn(r.nodesAreThere))
+	perf.RunBenchmarkPerfScheduling(b, filepath.Join(*folder, "performance-config.yaml"), "muster", registry,
+		perf.WithPrepareFn(func(t ktesting.TContext) error { return harness.Prepare(t, r) }))
 }

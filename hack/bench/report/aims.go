@@ -7,32 +7,42 @@ import (
 	"github.com/muster-sched/muster/hack/bench/workload"
 )
 
-// aim is a ratio that Muster wants to keep, in one run on one machine.
+// aim is a bound that Muster wants to keep: of a figure, or of its ratio to another one of the same measurement.
 type aim struct {
 	about string
 	cases string // prefix of the cases' names
-	peer  string
 	of    metric
-	// least is set if the ratio should be at least the bound, else it should be at most that.
+
+	// The figure is compared with that of a peer on the same case or with Muster's own on another case, and stands
+	// alone if neither is set.
+	peer   string
+	beside string
+
+	// least is set if the figure should be at least the bound, else it should be at most that.
 	least bool
 	bound float64
 }
 
-const native, plugins = "kubernetes native", "coscheduling"
-
 var aims = []aim{
-	{"throughput of the ceiling", "gang-", workload.Ceiling, throughput, true, 0.95},
-	{"CPU for deciding of the ceiling's", "gang-", workload.Ceiling, deciding, false, 0.5},
-	{"throughput of Kubernetes' own gangs", "gang-", native, throughput, true, 1.5},
-	{"throughput of Coscheduling", "gang-", plugins, throughput, true, 3},
-	{"throughput of Kubernetes' own gangs in racks", "topology-", native, throughput, true, 5},
-	{"peak heap of the ceiling's", "", workload.Ceiling, peakHeap, false, 1.2},
+	{about: "throughput of the ceiling", cases: "gang-", peer: workload.Ceiling, of: throughput, least: true, bound: 0.95},
+	{about: "CPU for deciding, of the ceiling's", cases: "gang-", peer: workload.Ceiling, of: deciding, bound: 0.5},
+	{about: "throughput of Kubernetes' own gangs", cases: "gang-", peer: workload.KubernetesNative, of: throughput, least: true, bound: 1.5},
+	{about: "throughput of Coscheduling", cases: "gang-", peer: workload.Coscheduling, of: throughput, least: true, bound: 3},
+	{about: "throughput of Kubernetes' own gangs in racks", cases: "topology-", peer: workload.KubernetesNative, of: throughput, least: true, bound: 5},
+	{about: "throughput without racks (gang-1000x3)", cases: "topology-750x4", beside: "gang-1000x3", of: throughput, least: true, bound: 0.9},
+	{about: "throughput without racks (gang-3x1000)", cases: "topology-3x1000", beside: "gang-3x1000", of: throughput, least: true, bound: 0.9},
+	{about: "time to refuse a gang of 512, ms", cases: "gpu-refused", of: refusal, bound: 5},
+	{about: "time to choose 1,000 victims for a gang of 100, ms", cases: "gpu-preempt", of: preemption, bound: 1000},
+	{about: "time until that gang is bound, the victims' deletion included, s", cases: "gpu-preempt", of: slowest, bound: 1},
+	{about: "time of a gang that fits, of the time with nobody waiting", cases: "gpu-waiting-2000", beside: "gpu-waiting-0", of: median, bound: 1.1},
+	{about: "CPU for deciding with 15,000 nodes, of that with 5,000", cases: "gang-1000x3-15000-nodes", beside: "gang-1000x3", of: deciding, bound: 3},
+	{about: "live heap, of the ceiling's", peer: workload.Ceiling, of: liveHeap, bound: 1.2},
 }
 
 // measured is an aim beside what came out, case by case.
 type measured struct {
 	aim
-	of    string // case
+	on    *summary
 	value float64
 	met   bool
 }
@@ -46,11 +56,17 @@ func measure(all []summary) []measured {
 			if ours.Scheduler.Name != workload.Ours || !strings.HasPrefix(ours.Case.Name, a.cases) {
 				continue
 			}
-			peer := find(all, a.peer, ours.Case.Name)
-			if peer == nil || peer.value(a.of) == 0 {
-				continue
+			other := 1.0
+			switch {
+			case a.peer != "":
+				other = find(all, a.peer, ours.Case.Name).value(a.of)
+			case a.beside != "":
+				other = find(all, workload.Ours, a.beside).value(a.of)
 			}
-			m := measured{aim: a, of: ours.Case.Name, value: ours.value(a.of) / peer.value(a.of)}
+			m := measured{aim: a, on: ours, value: ratio(ours.value(a.of), other)}
+			if m.value == 0 {
+				continue // one of the two was not run
+			}
 			m.met = a.least == (m.value >= a.bound) || m.value == a.bound
 			out = append(out, m)
 		}
@@ -64,4 +80,44 @@ func (a *aim) wanted() string {
 		return fmt.Sprintf("at least %g", a.bound)
 	}
 	return fmt.Sprintf("at most %g", a.bound)
+}
+
+// aimsTable lists the aims beside what was measured, and what the processor did in the runs that missed one.
+func aimsTable(out *strings.Builder, all []measured) {
+	if len(all) == 0 {
+		return
+	}
+	out.WriteString("\n## Aims\n\n| Muster's | case | aim | measured | met |\n|---|---|---|---|---|\n")
+	var missed []*summary
+	for _, m := range all {
+		met := "yes"
+		if !m.met {
+			met = "no"
+			if len(missed) == 0 || missed[len(missed)-1] != m.on {
+				missed = append(missed, m.on)
+			}
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %.2f | %s |\n", m.about, m.on.Case.Name, m.wanted(), m.value, met)
+	}
+	explained := map[string]bool{}
+	for _, s := range missed {
+		if explained[s.Case.Name] || len(s.Top) == 0 {
+			continue
+		}
+		if len(explained) == 0 {
+			out.WriteString("\n### Where the time goes in what was missed\n")
+		}
+		explained[s.Case.Name] = true
+		fmt.Fprintf(out, "\n%s, %s: the process used %.1f s of CPU, %.1f s of it for deciding and %.1f s for binding. Of deciding:\n\n",
+			s.Case.Name, s.Scheduler.Name, s.CPU.Process, s.CPU.Deciding, s.CPU.Binding)
+		out.WriteString("| share | function, with all that it calls |\n|---|---|\n")
+		for _, f := range s.Top {
+			fmt.Fprintf(out, "| %.0f %% | `%s` |\n", 100*ratio(f.Seconds, s.CPU.Deciding), shortName(f.Name))
+		}
+	}
+}
+
+// shortName is a function's name without the path of its package.
+func shortName(name string) string {
+	return name[strings.LastIndexByte(name, '/')+1:]
 }

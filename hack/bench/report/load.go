@@ -33,10 +33,23 @@ type run struct {
 	Scheduler workload.Scheduler `json:"scheduler"`
 	workload.Observation
 	CPU cpu `json:"cpu"`
+
+	// Top are the functions that took most of the deciding.
+	Top []function `json:"top"`
 }
 
-// load reads all runs that have figures, in the order of cases and schedulers.
-func load(folder string) ([]run, error) {
+// load reads what was measured: a folder that hack/bench left, or a file of results.
+func load(path string) (results, error) {
+	if strings.HasSuffix(path, ".json") {
+		var r results
+		return r, read(path, &r)
+	}
+	runs, err := loadFolder(path)
+	return results{Machine: thisMachine(), Runs: runs}, err
+}
+
+// loadFolder reads all runs that have figures, in the order of cases and schedulers.
+func loadFolder(folder string) ([]run, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*", workload.RunFile))
 	if err != nil {
 		return nil, err
@@ -74,7 +87,7 @@ func loadRun(folder string) (run, error) {
 		return run{}, err
 	}
 	var err error
-	out.CPU, err = readProfile(filepath.Join(folder, workload.ProfileFile))
+	out.CPU, out.Top, err = readProfile(filepath.Join(folder, workload.ProfileFile))
 	return out, err
 }
 

@@ -1,43 +1,68 @@
-// Command report turns what hack/bench left into one JSON file, one page of tables, and a file for benchstat.
+// Command report turns what hack/bench left into one JSON file, one page of tables and plots, and a file for
+// benchstat, and compares it with a baseline.
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
-	in := flag.String("in", "", "folder that hack/bench wrote to")
-	page := flag.String("page", "", "Markdown file to write; standard output if empty")
+	in := flag.String("in", "", "folder that hack/bench wrote to, or the file results.json that this command left there")
+	page := flag.String("page", "", "Markdown file to write, with plots in a folder of the same name; standard output and no plots if empty")
+	baseline := flag.String("baseline", "", "file to write Muster's ratios to the ceiling to, for -check")
+	check := flag.String("check", "", "file of ratios to compare with; the command fails if one fell by more than noise")
 	flag.Parse()
-	if err := report(*in, *page); err != nil {
+	if err := report(*in, *page, *baseline, *check); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func report(in, page string) error {
-	runs, err := load(in)
+func report(in, page, newBaseline, oldBaseline string) error {
+	r, err := load(in)
 	if err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(results{Machine: thisMachine(), Runs: runs}, "", "  ")
-	if err != nil {
+	if !strings.HasSuffix(in, ".json") {
+		if err := writeJSON(filepath.Join(in, "results.json"), r); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(in, "results.txt"), []byte(goBenchmark(r.Runs)), 0o644); err != nil {
+			return err
+		}
+	}
+	all := summarize(r.Runs)
+	if err := writePage(page, r.Machine, all); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(in, "results.json"), append(data, '\n'), 0o644); err != nil {
-		return err
+	if newBaseline != "" {
+		if err := writeBaseline(newBaseline, all); err != nil {
+			return err
+		}
 	}
-	if err := os.WriteFile(filepath.Join(in, "results.txt"), []byte(goBenchmark(runs)), 0o644); err != nil {
-		return err
+	if oldBaseline != "" {
+		return checkBaseline(oldBaseline, all)
 	}
-	text := markdown(thisMachine(), summarize(runs))
+	return nil
+}
+
+// writePage writes the page and its plots, or prints the page.
+func writePage(page string, m machine, all []summary) error {
 	if page == "" {
-		_, err = os.Stdout.WriteString(text)
+		_, err := os.Stdout.WriteString(markdown(m, all, nil))
 		return err
 	}
-	return os.WriteFile(page, []byte(text), 0o644)
+	folder := strings.TrimSuffix(page, filepath.Ext(page))
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	plots, err := drawPlots(folder, all)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(markdown(m, all, plots)), 0o644)
 }

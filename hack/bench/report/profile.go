@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/google/pprof/profile"
@@ -19,6 +21,19 @@ type cpu struct {
 	Process float64 `json:"processSeconds"`
 }
 
+// function is the processor time of a function with all that it calls, while the scheduler decides.
+type function struct {
+	Name    string  `json:"name"`
+	Seconds float64 `json:"seconds"`
+}
+
+const (
+	// topFunctions is how many functions are kept of a profile.
+	topFunctions = 10
+	// wholeShare is the share of the time from which a function is only a frame around the others.
+	wholeShare = 0.9
+)
+
 // schedulingCode are the packages that make a scheduler, ours and the peers'.
 var schedulingCode = []string{
 	"k8s.io/kubernetes/pkg/scheduler", "github.com/muster-sched/muster/p", "sigs.k8s.io/scheduler-plugins/",
@@ -31,41 +46,69 @@ var bindingCode = []string{
 	"github.com/muster-sched/muster/plugins/coscheduling.(*reporter)",
 }
 
-// readProfile sums up a CPU profile.
-func readProfile(path string) (cpu, error) {
+// readProfile sums up a CPU profile, and returns the functions of the scheduler that took most of the deciding.
+func readProfile(path string) (cpu, []function, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return cpu{}, err
+		return cpu{}, nil, err
 	}
 	defer f.Close()
 	p, err := profile.Parse(f)
 	if err != nil {
-		return cpu{}, err
+		return cpu{}, nil, err
 	}
 	var sum cpu
+	functions := map[string]float64{}
 	for _, sample := range p.Sample {
 		seconds := float64(sample.Value[len(sample.Value)-1]) / 1e9
 		sum.Process += seconds
-		switch {
-		case runs(sample, bindingCode):
+		switch names := functionsOf(sample); {
+		case slices.ContainsFunc(names, isBinding):
 			sum.Binding += seconds
-		case runs(sample, schedulingCode):
+		case slices.ContainsFunc(names, isScheduling):
 			sum.Deciding += seconds
-		}
-	}
-	return sum, nil
-}
-
-// runs reports whether the sample was taken inside any of the functions or packages.
-func runs(sample *profile.Sample, code []string) bool {
-	for _, location := range sample.Location {
-		for _, line := range location.Line {
-			for _, prefix := range code {
-				if line.Function != nil && strings.HasPrefix(line.Function.Name, prefix) {
-					return true
+			slices.Sort(names)
+			for _, name := range slices.Compact(names) { // once, however often it is in the stack
+				if isScheduling(name) {
+					functions[name] += seconds
 				}
 			}
 		}
 	}
-	return false
+	return sum, largest(functions, wholeShare*sum.Deciding), nil
+}
+
+// largest are the functions with the most time, without those that took nearly all.
+func largest(functions map[string]float64, whole float64) []function {
+	var top []function
+	for name, seconds := range functions {
+		if seconds < whole {
+			top = append(top, function{Name: name, Seconds: seconds})
+		}
+	}
+	slices.SortFunc(top, func(a, b function) int {
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), strings.Compare(a.Name, b.Name))
+	})
+	return top[:min(len(top), topFunctions)]
+}
+
+// functionsOf are the functions of a sample's stack.
+func functionsOf(sample *profile.Sample) []string {
+	var names []string
+	for _, location := range sample.Location {
+		for _, line := range location.Line {
+			if line.Function != nil {
+				names = append(names, line.Function.Name)
+			}
+		}
+	}
+	return names
+}
+
+func isScheduling(name string) bool { return hasPrefix(name, schedulingCode) }
+
+func isBinding(name string) bool { return hasPrefix(name, bindingCode) }
+
+func hasPrefix(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }

@@ -21,11 +21,26 @@ var (
 	binding    = metric{"binding-ms/pod", func(r run) float64 { return ratio(1000*r.CPU.Binding, float64(r.Pods)) }}
 	median     = metric{"gang-p50-s", func(r run) float64 { return workload.Quantile(r.GangSeconds, 0.5) }}
 	slowest    = metric{"gang-p99-s", func(r run) float64 { return workload.Quantile(r.GangSeconds, 0.99) }}
-	peakHeap   = metric{"peak-heap-MiB", func(r run) float64 { return float64(r.PeakHeapBytes) / (1 << 20) }}
+	liveHeap   = metric{"live-heap-MiB", func(r run) float64 { return float64(r.LiveHeapBytes) / (1 << 20) }}
 	allocated  = metric{"allocated-KiB/pod", func(r run) float64 { return ratio(float64(r.AllocatedBytes)/1024, float64(r.Pods)) }}
+	refusal    = metric{"refusal-ms", func(r run) float64 { return average(r, planRefused) }}
+	preemption = metric{"preemption-ms", func(r run) float64 {
+		return ratio(1000*(r.Durations[planRefused].Seconds+r.Durations[preempts].Seconds), float64(r.Durations[preempts].Count))
+	}}
 
-	metrics = []metric{throughput, deciding, binding, median, slowest, peakHeap, allocated}
+	metrics = []metric{throughput, deciding, binding, median, slowest, liveHeap, allocated, refusal, preemption}
 )
+
+// What the scheduler's own metrics are called in an observation.
+const (
+	planRefused = "muster_gang_plan_duration refused"
+	preempts    = "muster_gang_preemption_duration preempts"
+)
+
+// average is the average of a duration, in milliseconds.
+func average(r run, key string) float64 {
+	return ratio(1000*r.Durations[key].Seconds, float64(r.Durations[key].Count))
+}
 
 // ratio is a/b, 0 if there is nothing to divide by.
 func ratio(a, b float64) float64 {
@@ -41,9 +56,20 @@ type summary struct {
 	Scheduler workload.Scheduler
 	Runs      int
 	values    map[string]float64
+
+	// CPU, Top and Durations are of the first run.
+	CPU       cpu
+	Top       []function
+	Durations map[string]workload.Duration
 }
 
-func (s *summary) value(m metric) float64 { return s.values[m.unit] }
+// value is a figure, 0 if there is none.
+func (s *summary) value(m metric) float64 {
+	if s == nil {
+		return 0
+	}
+	return s.values[m.unit]
+}
 
 // summarize takes runs that are sorted by case and scheduler.
 func summarize(runs []run) []summary {
@@ -53,7 +79,11 @@ func summarize(runs []run) []summary {
 		for end < len(runs) && runs[end].Case.Name == runs[start].Case.Name && runs[end].Scheduler.Name == runs[start].Scheduler.Name {
 			end++
 		}
-		s := summary{Case: runs[start].Case, Scheduler: runs[start].Scheduler, Runs: end - start, values: map[string]float64{}}
+		first := runs[start]
+		s := summary{
+			Case: first.Case, Scheduler: first.Scheduler, Runs: end - start, values: map[string]float64{},
+			CPU: first.CPU, Top: first.Top, Durations: first.Durations,
+		}
 		for _, m := range metrics {
 			var values []float64
 			for _, r := range runs[start:end] {
@@ -83,6 +113,9 @@ func goBenchmark(runs []run) string {
 	for _, r := range runs {
 		fmt.Fprintf(&out, "BenchmarkSchedulerPerf/case=%s/scheduler=%s 1", r.Case.Name, strings.ReplaceAll(r.Scheduler.Name, " ", "-"))
 		for _, m := range metrics {
+			if m.of(r) == 0 {
+				continue // it has no meaning for this scheduler or case
+			}
 			fmt.Fprintf(&out, " %.6g %s", m.of(r), m.unit)
 		}
 		out.WriteString("\n")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -15,8 +16,8 @@ import (
 var templates embed.FS
 
 const (
-	// Namespace is where the gangs are.
-	Namespace = "gangs-0"
+	// Namespace is where the gangs are, WaitingNamespace where those that wait meanwhile are.
+	Namespace, WaitingNamespace = "gangs-0", "waiting-0"
 
 	// GangLabel is a label of all members, whatever the dialect, that names their gang.
 	GangLabel = "bench/gang"
@@ -35,24 +36,37 @@ type Run struct {
 type Members struct {
 	Run
 	Gangs
-	Kind int
+
+	// Kind tells them from other gangs of the case, in names too.
+	Kind string
+
+	// Namespace of the gangs.
+	Namespace string
 }
 
 // GroupName is the name of a gang.
 func (m Members) GroupName(gang int) string {
-	return fmt.Sprintf("gang-%d-%d", m.Kind, gang)
+	return fmt.Sprintf("gang-%s-%d", m.Kind, gang)
 }
 
 // Pods is how many members the gangs of this kind have together.
 func (m Members) Pods() int { return m.Count * m.Size }
 
-// Kinds lists the kinds of gangs of the case.
+// Kinds lists the kinds of gangs of the case that are observed.
 func (r Run) Kinds() []Members {
 	var kinds []Members
 	for i, g := range r.Case.Gangs {
-		kinds = append(kinds, Members{Run: r, Gangs: g, Kind: i})
+		kinds = append(kinds, Members{Run: r, Gangs: g, Kind: fmt.Sprint(i), Namespace: Namespace})
 	}
 	return kinds
+}
+
+// Waiting is the gangs that wait meanwhile, none or one kind.
+func (r Run) Waiting() []Members {
+	if r.Case.Waiting.Count == 0 {
+		return nil
+	}
+	return []Members{{Run: r, Gangs: r.Case.Waiting, Kind: "waiting", Namespace: WaitingNamespace}}
 }
 
 // WriteFiles writes what a process needs for a run to a folder: scheduler_perf's configuration with all that it
@@ -73,13 +87,13 @@ func WriteFiles(c Case, s Scheduler, folder string) (Run, error) {
 	if err := os.WriteFile(filepath.Join(folder, RunFile), data, 0o644); err != nil {
 		return Run{}, err
 	}
-	files := map[string]any{"performance-config.yaml": run, "scheduler-config.yaml": run, "node.yaml": run}
+	files := map[string]any{"performance-config.yaml": run, "scheduler-config.yaml": run, NodeFile: run, "churn.yaml": run}
 	for name, data := range files {
 		if err := write(name, filepath.Join(folder, name), data); err != nil {
 			return Run{}, err
 		}
 	}
-	for _, kind := range run.Kinds() {
+	for _, kind := range slices.Concat(run.Kinds(), run.Waiting()) {
 		if err := write("pod.yaml", kind.PodTemplate(), kind); err != nil {
 			return Run{}, err
 		}
@@ -89,7 +103,7 @@ func WriteFiles(c Case, s Scheduler, folder string) (Run, error) {
 
 // PodTemplate is the path of the template for the members.
 func (m Members) PodTemplate() string {
-	return filepath.Join(m.Files, fmt.Sprintf("pod-%d.yaml", m.Kind))
+	return filepath.Join(m.Files, "pod-"+m.Kind+".yaml")
 }
 
 // write fills in a template. What scheduler_perf is to fill in itself is in double brackets.
@@ -109,6 +123,8 @@ func write(name, path string, data any) error {
 // The files of a run's folder that its process reads and writes.
 const (
 	RunFile         = "run.json"
+	CRDFile         = "crds.json"
+	NodeFile        = "node.yaml"
 	ObservationFile = "observation.json"
 	ProfileFile     = "cpu.pprof"
 )

@@ -12,7 +12,8 @@ import (
 // Every scheduler gets files for every case that it runs, with nothing left to fill in but what scheduler_perf
 // fills in, and each file that one of them names is there.
 func TestWriteFiles(t *testing.T) {
-	named := regexp.MustCompile(`(?:templatePath|TemplatePath|schedulerConfigPath): (\S+)`)
+	named := regexp.MustCompile(`(?:templatePath|TemplatePath|schedulerConfigPath|templatePaths): \[?([^\]\s]+)`)
+	count := map[bool]int{true: 1}
 	left := regexp.MustCompile(`{{[^}]*}}`)
 	for _, c := range Cases() {
 		for _, s := range Schedulers() {
@@ -28,7 +29,7 @@ func TestWriteFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			paths := named.FindAllStringSubmatch(string(data), -1)
-			if want := 2 + len(c.Gangs); len(paths) != want {
+			if want := 1 + len(c.Gangs) + len(run.Waiting()) + count[c.Churn]; len(paths) != want {
 				t.Errorf("%s, %s: %d files are named, want %d", c.Name, s.Name, len(paths), want)
 			}
 			for _, path := range paths {
@@ -80,18 +81,39 @@ func TestCasesAndSchedulersAreToldApart(t *testing.T) {
 	}
 }
 
-// A GPU cluster has room for all gangs of its case beside what fills it: a run would not end otherwise.
+// A GPU cluster has room for all gangs of its case beside what fills it, and for none of those that must not fit: a
+// run would not end otherwise.
 func TestCasesFit(t *testing.T) {
 	for _, c := range Cases() {
 		need, have := 0, c.Nodes*c.GPUs
-		if c.Filled {
-			have = c.Nodes * (c.GPUs - 4) // on average
+		if c.Filling == Fragments {
+			have = c.Empty*c.GPUs + (c.Nodes-c.Empty)*(c.GPUs-4) // on average
 		}
 		for _, g := range c.Gangs {
 			need += g.Count * g.Size * g.GPUs
+			if c.Refused && (g.GPUs != c.GPUs || g.Size <= c.Empty) {
+				t.Errorf("%s: there may be room for a gang of %d", c.Name, g.Size)
+			}
 		}
-		if need > have {
+		if need > have && !c.Refused {
 			t.Errorf("%s needs %d GPUs of %d", c.Name, need, have)
 		}
+		if w := c.Waiting; w.Count > 0 && (w.GPUs != c.GPUs || c.Empty >= w.Size) {
+			t.Errorf("%s: there may be room for the gangs that wait", c.Name)
+		}
+	}
+}
+
+// A member of the gang fits on a node only when all victims there are gone.
+func TestVictims(t *testing.T) {
+	const cpus = 128 // in templates/node.yaml
+	if VictimsPerNode*VictimCPU > cpus {
+		t.Error("the victims do not fit on a node")
+	}
+	if left := cpus - VictimCPU; left >= OtherCPU {
+		t.Errorf("a member fits beside a victim: %d CPUs are left", left)
+	}
+	if cpus-OtherCPU >= OtherCPU {
+		t.Error("a member fits beside a pod of high priority")
 	}
 }

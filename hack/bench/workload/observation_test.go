@@ -16,13 +16,13 @@ func TestObservation(t *testing.T) {
 	times.Seen("a", at(0))
 	times.Seen("a", at(1)) // its second member
 	times.Seen("b", at(2))
-	times.Bound("b", "b-0", at(3))
-	times.Bound("b", "b-0", at(9)) // told again
-	times.Bound("a", "a-0", at(4))
-	if n := times.Bound("a", "a-1", at(5)); n != 3 {
-		t.Errorf("%d bound, want 3", n)
+	times.Settled("b", "b-0", at(3))
+	times.Settled("b", "b-0", at(9)) // told again
+	times.Settled("a", "a-0", at(4))
+	if n := times.Settled("a", "a-1", at(5)); n != 3 {
+		t.Errorf("%d settled, want 3", n)
 	}
-	times.Seen("c", at(6)) // never bound
+	times.Seen("c", at(6)) // never settled
 	got := times.Observation()
 	if got.Seconds != 5 || got.Pods != 3 || !slices.Equal(got.GangSeconds, []float64{1, 5}) {
 		t.Errorf("%+v", got)

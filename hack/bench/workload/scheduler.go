@@ -31,16 +31,25 @@ type Scheduler struct {
 	// kube-scheduler's defaults.
 	Profile string
 
-	// Topology is set if it can keep a gang in one rack.
-	Topology bool
+	// Topology is set if it can keep a gang in one rack, Preempts if it can make room for a whole gang.
+	Topology, Preempts bool
 }
 
 const (
 	// Ceiling is the scheduler without gangs: what the API server and etcd let through.
 	Ceiling = "no gangs"
 
-	// Ours is the scheduler whose ratios to the others are reported first.
+	// Ours is the scheduler whose ratios to the others are reported.
 	Ours = "muster"
+
+	// OursNative is Muster with the PodGroups of scheduling.k8s.io.
+	OursNative = "muster native"
+
+	// KubernetesNative is Kubernetes' own gang scheduling.
+	KubernetesNative = "kubernetes native"
+
+	// Coscheduling is the plugin of scheduler-plugins.
+	Coscheduling = "coscheduling"
 )
 
 // RackLabel is the node label of racks, the innermost of the levels.
@@ -76,10 +85,10 @@ var nativeGates = []string{"GenericWorkload", "TopologyAwareWorkloadScheduling"}
 func Schedulers() []Scheduler {
 	return []Scheduler{
 		{Name: Ceiling, Binary: "main", Dialect: Plain},
-		{Name: Ours, Binary: "main", Dialect: Label, Profile: musterProfile, Topology: true},
-		{Name: "muster native", Binary: "main", Dialect: Native, Gates: nativeGates, Profile: musterProfile, Topology: true},
-		{Name: "kubernetes native", Binary: "main", Dialect: Native, Gates: nativeGates, Topology: true},
-		{Name: "coscheduling", Binary: "scheduler-plugins", Dialect: Label, Profile: `  plugins:
+		{Name: Ours, Binary: "main", Dialect: Label, Profile: musterProfile, Topology: true, Preempts: true},
+		{Name: OursNative, Binary: "main", Dialect: Native, Gates: nativeGates, Profile: musterProfile, Topology: true, Preempts: true},
+		{Name: KubernetesNative, Binary: "main", Dialect: Native, Gates: nativeGates, Topology: true, Preempts: true},
+		{Name: Coscheduling, Binary: "scheduler-plugins", Dialect: Label, Profile: `  plugins:
     queueSort:
       disabled: [{name: "*"}]
       enabled: [{name: Coscheduling}]
@@ -89,7 +98,16 @@ func Schedulers() []Scheduler {
 	}
 }
 
-// Runs reports whether the scheduler can do what the case asks.
+// Runs reports whether the scheduler can do what the case asks, all of it or, without gangs, as far as it goes for
+// single pods.
 func (s *Scheduler) Runs(c *Case) bool {
-	return s.Topology || !c.Topology || s.Dialect == Plain
+	switch {
+	case s.Dialect == Plain:
+		return !c.Refused
+	case c.Topology:
+		return s.Topology
+	case c.Filling == Victims:
+		return s.Preempts
+	}
+	return true
 }
