@@ -98,6 +98,14 @@ func Schedulers() []Scheduler {
 	}
 }
 
+// Divide is how scheduler_perf of its version of Kubernetes calls division in its templates.
+func (s Scheduler) Divide() string {
+	if s.Binary == "main" {
+		return "DivideInt"
+	}
+	return "div"
+}
+
 // Runs reports whether the scheduler can do what the case asks, all of it or, without gangs, as far as it goes for
 // single pods.
 func (s *Scheduler) Runs(c *Case) bool {
