@@ -384,6 +384,9 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 	}
 	if !r.surplus {
 		pl.report.refused(key, reason, r.message)
+		if reason != ReasonPreempting {
+			pl.correctPreempting(key, group)
+		}
 		pl.correctProvisioning(key, group)
 		pl.correctReservation(key, group)
 	}

@@ -253,6 +253,13 @@ func (pl *Coscheduling) preemptedFor(key types.NamespacedName, group *v1alpha1.P
 	}
 }
 
+// correctPreempting takes back a condition of a scheduler that died.
+func (pl *Coscheduling) correctPreempting(key types.NamespacedName, group *v1alpha1.PodGroup) {
+	if meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionPreempting) && !pl.report.saidOf(key, v1alpha1.ConditionPreempting) {
+		pl.report.say(key, v1alpha1.ConditionPreempting, report{metav1.ConditionFalse, ReasonGaveUp, "the gang waits for nobody to end"})
+	}
+}
+
 // withdrawPreempting ends a wait that has a seat for a member which waits for it no more. The pods that are on
 // their way out are room for whoever is planned next.
 func (pl *Coscheduling) withdrawPreempting(logger klog.Logger, key types.NamespacedName, uid types.UID, why string) {

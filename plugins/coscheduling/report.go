@@ -142,6 +142,14 @@ func (r *reporter) say(key types.NamespacedName, condition string, w report) {
 	r.queue.Add(key)
 }
 
+// saidOf reports whether this scheduler has said anything with a condition of a PodGroup.
+func (r *reporter) saidOf(key types.NamespacedName, condition string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, said := r.wanted[key][condition]
+	return said
+}
+
 // run writes with so many goroutines until the context ends.
 func (r *reporter) run(ctx context.Context, writers int) {
 	go func() {
