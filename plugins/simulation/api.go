@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -118,8 +119,12 @@ func (a *api) deletePod(key types.NamespacedName, uid types.UID) bool {
 		return false
 	}
 	return a.updatePod(key, pod.UID, func(pod *corev1.Pod) {
-		now := metav1.NewTime(a.clock.Now()).Rfc3339Copy()
-		pod.DeletionTimestamp = &now
+		grace := int64(corev1.DefaultTerminationGracePeriodSeconds)
+		if s := pod.Spec.TerminationGracePeriodSeconds; s != nil {
+			grace = *s
+		}
+		end := metav1.NewTime(a.clock.Now().Add(time.Duration(grace) * time.Second)).Rfc3339Copy()
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, &grace
 	})
 }
 

@@ -31,6 +31,8 @@ type client struct {
 	kubernetes.Interface
 	api  *api
 	dead *bool
+	// evicts is told of the pods that are asked to go.
+	evicts func(types.UID)
 }
 
 func (c *client) CoreV1() typedcorev1.CoreV1Interface { return coreClient{client: c} }
@@ -68,17 +70,14 @@ func (c podClient) Delete(_ context.Context, name string, options metav1.DeleteO
 		return errDead
 	}
 	key := types.NamespacedName{Namespace: c.namespace, Name: name}
-	pod := c.client.api.pods[key]
-	switch {
-	case pod == nil:
-		return notFound(name)
-	case options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.UID:
-		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, fmt.Errorf("the UID in the precondition does not match"))
+	if len(options.DryRun) > 0 {
+		_, err := c.client.api.only(key, options.Preconditions)
+		return err
 	}
-	if len(options.DryRun) == 0 {
-		c.client.api.deletePod(key, pod.UID)
+	if p := options.Preconditions; p != nil && p.UID != nil {
+		c.client.evicts(*p.UID)
 	}
-	return nil
+	return c.client.api.deleteOnly(key, options.Preconditions)
 }
 
 // Patch is of the status.

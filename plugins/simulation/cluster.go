@@ -5,7 +5,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
@@ -26,6 +25,10 @@ type Options struct {
 	// run. By default all goes well.
 	Binds  func(*corev1.Pod) BindResult
 	Starts func(*corev1.Pod) bool
+	// Delays is how much longer than usual it takes until a pod runs; by default no longer.
+	Delays func(*corev1.Pod) time.Duration
+	// Rendezvous is the PodGroup controller's policy. The zero policy releases only gangs that ask for it.
+	Rendezvous podgroup.RendezvousPolicy
 	// Choose picks one of n works that could be done next, from 0 for the first of the order of Work. By default that
 	// one is.
 	Choose func(n int) int
@@ -89,11 +92,14 @@ type Cluster struct {
 	api       *api
 	process   *process
 	jobs      map[string]*job
-	names     []string // of the jobs, as they came
-	groups    controller
+	names     []string    // of the jobs, as they came
+	groups    *controller // nil while the scheduler is dead
 	lost      sets.Set[string]
 	held      sets.Set[Work]
 	observers []func(Event)
+	// postponed, if set, is called when the plugin leaves something for later in a scheduling cycle, and what it returns
+	// when that was done.
+	postponed func() func()
 }
 
 // New starts a cluster without nodes. It is an error if the scheduler does not start.
@@ -110,17 +116,28 @@ func New(options Options) (*Cluster, error) {
 	}
 	c.api = newAPI(c.clock)
 	c.api.watchers = append(c.api.watchers, c.saw)
-	c.groups.cluster = c
-	var err error
-	c.process, err = c.start()
-	return c, err
+	return c, c.startAll()
+}
+
+// startAll starts the scheduler and the controller beside it.
+func (c *Cluster) startAll() (err error) {
+	if c.process, err = c.start(); err != nil {
+		return err
+	}
+	c.groups, err = newController(c)
+	return err
 }
 
 // Close ends the scheduler.
 func (c *Cluster) Close() {
+	c.end(func(*corev1.Pod) bool { return false })
+}
+
+func (c *Cluster) end(carriedOut func(*corev1.Pod) bool) {
 	if c.process != nil {
-		c.process.kill(func(*corev1.Pod) bool { return false })
-		c.process = nil
+		c.process.kill(carriedOut)
+		c.groups.dead = true
+		c.process, c.groups = nil, nil
 	}
 }
 
@@ -148,17 +165,23 @@ func (c *Cluster) saw(old, now object) {
 		if j := c.jobOf(o); j != nil {
 			j.saw(o, true)
 		}
-		c.groups.saw(o)
+		if c.groups != nil {
+			c.groups.saw(o)
+		}
 		return
 	case *v1alpha1.PodGroup:
-		c.groups.add(nameOf(o))
+		if c.groups != nil {
+			c.groups.add(nameOf(o))
+		}
 		return
 	}
 	if pod, ok := old.(*corev1.Pod); ok && now == nil {
 		if j := c.jobOf(pod); j != nil {
 			j.saw(pod, false)
 		}
-		c.groups.saw(pod)
+		if c.groups != nil {
+			c.groups.saw(pod)
+		}
 	}
 }
 
@@ -289,8 +312,7 @@ func (c *Cluster) bind(b *binding) error {
 // caller chooses.
 func (c *Cluster) Kill(carriedOut func(*corev1.Pod) bool) {
 	if c.process != nil {
-		c.process.kill(carriedOut)
-		c.process = nil
+		c.end(carriedOut)
 		c.tell(Event{Kind: Restarted, Reason: "Killed"})
 	}
 }
@@ -300,8 +322,7 @@ func (c *Cluster) Start() error {
 	if c.process != nil {
 		return nil
 	}
-	var err error
-	c.process, err = c.start()
+	err := c.startAll()
 	c.tell(Event{Kind: Restarted, Reason: "Started"})
 	return err
 }
@@ -344,8 +365,6 @@ func (c *Cluster) todo(w Work) bool {
 	switch w {
 	case MakePod:
 		return c.nextPod() != nil
-	case Reconcile:
-		return len(c.groups.queue) > 0
 	case Ring:
 		return c.clock.due()
 	}
@@ -353,6 +372,8 @@ func (c *Cluster) todo(w Work) bool {
 		return false
 	}
 	switch w {
+	case Reconcile:
+		return len(c.groups.queue) > 0
 	case DoInBackground:
 		return len(c.process.background) > 0
 	case WriteConditions:
@@ -463,48 +484,4 @@ func (c *Cluster) Advance(d time.Duration) error {
 	}
 	c.clock.set(end)
 	return c.Settle()
-}
-
-// controller is the PodGroup controller: the product's rules for the status, without its client.
-type controller struct {
-	cluster *Cluster
-	queue   []types.NamespacedName
-	queued  sets.Set[types.NamespacedName]
-}
-
-func (g *controller) add(key types.NamespacedName) {
-	if g.queued == nil {
-		g.queued = sets.New[types.NamespacedName]()
-	}
-	if !g.queued.Has(key) {
-		g.queued.Insert(key)
-		g.queue = append(g.queue, key)
-	}
-}
-
-func (g *controller) saw(pod *corev1.Pod) {
-	if key, ok := podgroup.Key(pod); ok {
-		g.add(key)
-	}
-}
-
-// reconcile writes the status of the PodGroup that is first in line.
-func (g *controller) reconcile() {
-	key := g.queue[0]
-	g.queue = g.queue[1:]
-	g.queued.Delete(key)
-	a := g.cluster.api
-	group := a.groups[key]
-	if group == nil {
-		return
-	}
-	var members []podgroup.Member
-	for _, pod := range a.podsOf(key) {
-		members = append(members, podgroup.MemberOf(pod))
-	}
-	status := podgroup.ComputeStatus(group, members, g.cluster.clock.Now())
-	if apiequality.Semantic.DeepEqual(status, group.Status) {
-		return
-	}
-	a.updateGroup(key, group.UID, func(group *v1alpha1.PodGroup) { group.Status = status })
 }

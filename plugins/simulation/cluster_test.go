@@ -141,3 +141,35 @@ func TestPodThatGoesUnseen(t *testing.T) {
 		}
 	}
 }
+
+// What a scheduler said of a preemption is taken back by the next one, if that waits for nobody.
+func TestPreemptionOfASchedulerThatDied(t *testing.T) {
+	c := newCluster(t, Options{})
+	for i := range 2 {
+		c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
+	}
+	c.Submit(Job{Name: "low", Sizes: []int64{8, 8}, MinMember: 2})
+	advance(t, c, 10*time.Second)
+	c.Submit(Job{Name: "high", Sizes: []int64{8, 8}, MinMember: 2, Priority: 10})
+	advance(t, c, time.Second)
+	preempts := func() bool {
+		group := c.api.groups[types.NamespacedName{Namespace: Namespace, Name: "high"}]
+		return meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionPreempting)
+	}
+	if !preempts() {
+		t.Fatal("it does not preempt")
+	}
+	c.Kill(func(*corev1.Pod) bool { return false })
+	c.RemoveNode("n1")
+	advance(t, c, time.Minute)
+	if !preempts() {
+		t.Fatal("it preempts no more before anybody could say so")
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	advance(t, c, time.Second)
+	if preempts() {
+		t.Error("it still preempts")
+	}
+}

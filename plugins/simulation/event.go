@@ -30,12 +30,16 @@ const (
 	Ended Kind = "Ended"
 	// Removed: the Object, a pod, is gone.
 	Removed Kind = "Removed"
+	// Evicted: the scheduler evicts the Object, a pod, from Node to make room for the gang For.
+	Evicted Kind = "Evicted"
 	// Changed: the PodGroup Object was changed by its user.
 	Changed Kind = "Changed"
 	// NodeChanged: Node was added, removed, lost, returned, cordoned or uncordoned, as Reason says.
 	NodeChanged Kind = "NodeChanged"
 	// Said: the scheduler published an event about the Object.
 	Said Kind = "Said"
+	// Reconciled: the PodGroup controller looked at the Object, a PodGroup.
+	Reconciled Kind = "Reconciled"
 	// Restarted: the scheduler was killed or started.
 	Restarted Kind = "Restarted"
 )
@@ -49,6 +53,7 @@ type Event struct {
 	Reason string
 	Note   string
 	Pods   []*corev1.Pod
+	For    types.NamespacedName
 }
 
 // String says it in one line.
@@ -65,6 +70,9 @@ func (e Event) String() string {
 	}
 	if e.Node != "" {
 		parts = append(parts, "node "+e.Node)
+	}
+	if e.For.Name != "" {
+		parts = append(parts, "for "+e.For.Name)
 	}
 	if e.Reason != "" {
 		parts = append(parts, e.Reason)

@@ -39,13 +39,25 @@ type inspector struct {
 	since map[types.UID]time.Time
 	// lastLoss is when a pod was lost last: for a while the plugin may keep its room.
 	lastLoss time.Time
+	// partial are the gangs that have some places and fewer than they need.
+	partial map[types.NamespacedName]*partial
+	// preemptor is the gang that pods are just being evicted for, and evicted are those that were, by this process.
+	preemptor types.NamespacedName
+	evicted   sets.Set[types.UID]
+	// counts is how often something happened that the checks are about.
+	counts map[string]int
 }
+
+// count notes that something happened that the checks are about.
+func (i *inspector) count(what string) { i.counts[what]++ }
 
 func inspect(c *Cluster) *inspector {
 	i := &inspector{
 		c: c, onWay: map[types.UID]bool{}, under: map[types.UID]podgroup.Topology{}, places: map[types.UID]string{},
 		whole: sets.New[types.NamespacedName](), unanswered: sets.New[types.UID](), since: map[types.UID]time.Time{},
+		partial: map[types.NamespacedName]*partial{}, evicted: sets.New[types.UID](), counts: map[string]int{},
 	}
+	c.postponed = i.postponed
 	c.Observe(i.see)
 	c.api.watchers = append(c.api.watchers, i.saw)
 	return i
@@ -55,8 +67,15 @@ func (i *inspector) broken(invariant, format string, args ...any) {
 	i.problems = append(i.problems, invariant+": "+fmt.Sprintf(format, args...))
 }
 
-// saw notes when pods are lost.
+// saw notes when pods are lost, and which gangs have too few places.
 func (i *inspector) saw(old, now object) {
+	defer i.recount(old, now)
+	if was, ok := old.(*v1alpha1.PodGroup); ok {
+		if is, ok := now.(*v1alpha1.PodGroup); ok && was.Annotations[podgroup.ReleasedAtAnnotation] != is.Annotations[podgroup.ReleasedAtAnnotation] &&
+			is.Annotations[podgroup.ReleasedAtAnnotation] != "" {
+			i.count("gangs released")
+		}
+	}
 	was, _ := old.(*corev1.Pod)
 	pod, exists := now.(*corev1.Pod)
 	switch {
@@ -71,11 +90,22 @@ func (i *inspector) see(e Event) {
 	case Released:
 		i.released(e.Pods)
 	case Bound:
+		i.count("pods bound")
 		i.bound(e)
 	case BindFailed:
+		i.count("bindings failed")
 		delete(i.onWay, e.Pods[0].UID)
 		i.lastLoss = i.c.clock.Now()
+	case Reconciled:
+		if p := i.partial[e.Object]; p != nil && p.noticed.IsZero() {
+			p.noticed = e.At
+			i.count("gangs bound in part")
+		}
+	case Evicted:
+		i.preemptor = e.For
 	case Restarted:
+		i.count("the scheduler killed or started")
+		i.evicted.Clear()
 		clear(i.onWay)
 		i.unanswered.Clear()
 	}
@@ -120,6 +150,7 @@ func (i *inspector) released(pods []*corev1.Pod) {
 		}
 		i.broken("I1", "members %s of gang %s bind while %d of %d have a place", strings.Join(names, ", "), key.Name, len(placed), group.Spec.MinMember)
 	}
+	i.count("commits carried out")
 	i.whole.Insert(key)
 	i.checkTopology(key, group, topology, present)
 }
@@ -209,10 +240,10 @@ func (i *inspector) always() {
 		}
 	}
 	for uid := range p.waiting {
-		if _, ok := i.since[uid]; !ok {
+		if _, ok := i.since[uid]; !ok || i.c.held.HasAny(Ring, GoOnBinding) {
 			i.since[uid] = now
 		}
-		if waits := now.Sub(i.since[uid]); waits > permitLimit && !i.c.held.Has(Ring) && !i.c.held.Has(GoOnBinding) {
+		if waits := now.Sub(i.since[uid]); waits > permitLimit {
 			i.broken("I2", "pod %s waits at Permit for %v", p.waiting[uid].pod.Name, waits)
 		}
 	}
@@ -333,6 +364,12 @@ func (i *inspector) checkCache(infos []fwk.NodeInfo) {
 func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	s := i.state(key)
 	min := int(s.group.Spec.MinMember)
+	if settings, _ := podgroup.ParseSettings(s.group.Annotations); settings.Record.GivenUp || settings.NotBefore.After(i.c.clock.Now()) {
+		if s.bound > 0 {
+			i.broken("I8", "gang %s was released and has %d members bound", key.Name, s.bound)
+		}
+		return
+	}
 	if s.bound > 0 && s.bound+s.finished < min && !i.whole.Has(key) {
 		i.broken("I1", "gang %s has %d members bound, %d finished, needs %d, and never had them", key.Name, s.bound, s.finished, min)
 	}
@@ -392,14 +429,14 @@ func (i *inspector) plan(s gangState, pods []*corev1.Pod, min int, infos []fwk.N
 	return first
 }
 
-func (i *inspector) planOnce(s gangState, pods []*corev1.Pod, min int, infos []fwk.NodeInfo) (*planner.Plan, string) {
-	p := i.c.process
+// demand describes pods of a gang to a model of the nodes that is made for that.
+func (i *inspector) demand(s *gangState, pods []*corev1.Pod, min int, infos []fwk.NodeInfo) (*gangplan.Cluster, *gangplan.Demand, error) {
 	cluster := gangplan.NewCluster(testLevels)
-	cluster.Use(p.framework)
+	cluster.Use(i.c.process.framework)
 	cluster.Sync(infos)
 	arrangement, err := podgroup.Arrange(s.group.Annotations, int(s.group.Spec.MinMember), s.members)
 	if err != nil {
-		return nil, err.Error()
+		return nil, nil, err
 	}
 	var placed []gangplan.Placed
 	for _, pod := range s.placed {
@@ -407,9 +444,15 @@ func (i *inspector) planOnce(s gangState, pods []*corev1.Pod, min int, infos []f
 	}
 	d, err := cluster.NewDemand(klog.Logger{}, pods, min, placed)
 	must(err)
-	if err := cluster.Constrain(d, arrangement); err != nil {
+	return cluster, d, cluster.Constrain(d, arrangement)
+}
+
+func (i *inspector) planOnce(s gangState, pods []*corev1.Pod, min int, infos []fwk.NodeInfo) (*planner.Plan, string) {
+	cluster, d, err := i.demand(&s, pods, min, infos)
+	if err != nil {
 		return nil, err.Error()
 	}
+	p := i.c.process
 	plan, explanation, err := gangplan.Plan(p.ctx, p.framework, cluster, d, nil)
 	must(err)
 	if plan == nil {

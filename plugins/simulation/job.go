@@ -35,6 +35,10 @@ type Job struct {
 	Annotations map[string]string
 	// RunTime is how long each pod runs before it succeeds; without it a pod runs until it is deleted.
 	RunTime time.Duration
+	// StopTime is how long a pod takes to end after it was told so, within its grace period; by default five seconds.
+	StopTime time.Duration
+	// PreemptionPolicy is that of the pods, "" for PreemptLowerPriority.
+	PreemptionPolicy corev1.PreemptionPolicy
 	// Gated is whether the pods have a scheduling gate until Ungate.
 	Gated bool
 	// WithoutGroup is whether the PodGroup is not made with the pods, but by CreateGroup.
@@ -89,6 +93,11 @@ func (j *job) pod(index int) *corev1.Pod {
 		SchedulerName: SchedulerName,
 		Priority:      &priority,
 		Containers:    []corev1.Container{{Name: "main", Image: "train", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests}}},
+	}
+	grace := int64(max(j.StopTime, corev1.DefaultTerminationGracePeriodSeconds*time.Second) / time.Second)
+	pod.Spec.TerminationGracePeriodSeconds = &grace
+	if policy := j.PreemptionPolicy; policy != "" {
+		pod.Spec.PreemptionPolicy = &policy
 	}
 	pod.Status.Phase = corev1.PodPending
 	if j.Gated {

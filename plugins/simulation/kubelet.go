@@ -25,10 +25,22 @@ func (c *Cluster) follow(old, pod *corev1.Pod) {
 	key, uid := nameOf(pod), pod.UID
 	switch {
 	case ends:
-		c.clock.AfterFunc(stopTime, func() { c.stopPod(key, uid) })
+		c.clock.AfterFunc(c.stopTime(pod), func() { c.stopPod(key, uid) })
 	case bound:
-		c.clock.AfterFunc(startTime, func() { c.startPod(key, uid) })
+		wait := startTime
+		if c.options.Delays != nil {
+			wait += c.options.Delays(pod)
+		}
+		c.clock.AfterFunc(wait, func() { c.startPod(key, uid) })
 	}
+}
+
+// stopTime is how long a pod takes to end.
+func (c *Cluster) stopTime(pod *corev1.Pod) time.Duration {
+	if j := c.jobOf(pod); j != nil && j.StopTime > 0 {
+		return j.StopTime
+	}
+	return stopTime
 }
 
 // startPod makes a pod run, if its node works and has room for it.
@@ -128,7 +140,7 @@ func (c *Cluster) ReturnNode(name string) {
 	for _, pod := range c.on(name) {
 		key, uid := nameOf(pod), pod.UID
 		if pod.DeletionTimestamp != nil {
-			c.clock.AfterFunc(stopTime, func() { c.stopPod(key, uid) })
+			c.clock.AfterFunc(c.stopTime(pod), func() { c.stopPod(key, uid) })
 		} else if pod.Status.Phase == corev1.PodPending {
 			c.clock.AfterFunc(startTime, func() { c.startPod(key, uid) })
 		} else if j := c.jobOf(pod); j != nil && j.RunTime > 0 && pod.Status.Phase == corev1.PodRunning {

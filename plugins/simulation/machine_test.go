@@ -23,7 +23,11 @@ type machine struct {
 	// made counts Jobs and nodes, so that names are never used twice.
 	jobs, nodes int
 	faults      []BindResult
-	random      *rand.Rand
+	// hung is how many of the pods that are bound next do not come to run for a long time.
+	hung   int
+	random *rand.Rand
+	// settled is set after a step from which everything followed.
+	settled bool
 }
 
 // The most that there is at a time.
@@ -32,6 +36,9 @@ const (
 	mostNodes = 6
 )
 
+// rendezvous is the policy in the simulated clusters.
+var rendezvous = podgroup.RendezvousPolicy{Timeout: 2 * time.Minute, Limit: 3, Backoff: 10 * time.Second, MaxBackoff: time.Minute}
+
 func newMachine(t *rapid.T) *machine {
 	m := &machine{}
 	c, err := New(Options{
@@ -39,6 +46,8 @@ func newMachine(t *rapid.T) *machine {
 		GPUTopology:  "topologyLevels: [block, rack]",
 		Binds:        m.binds,
 		Choose:       m.choose,
+		Delays:       m.delays,
+		Rendezvous:   rendezvous,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +55,7 @@ func newMachine(t *rapid.T) *machine {
 	m.c = c
 	m.i = inspect(c)
 	c.Observe(func(e Event) {
-		if e.Kind != Said {
+		if e.Kind != Said && e.Kind != Reconciled {
 			t.Logf("    %s", e)
 		}
 	})
@@ -66,6 +75,7 @@ func (m *machine) binds(pod *corev1.Pod) BindResult {
 	m.faults = m.faults[1:]
 	if fault == BindAnswerLost {
 		m.i.unanswered.Insert(pod.UID)
+		delete(m.i.onWay, pod.UID) // as far as the scheduler knows
 	}
 	return fault
 }
@@ -78,16 +88,38 @@ func (m *machine) choose(n int) int {
 	return m.random.IntN(n)
 }
 
+// delays lets pods hang that are to.
+func (m *machine) delays(*corev1.Pod) time.Duration {
+	if m.hung == 0 {
+		return 0
+	}
+	m.hung--
+	return time.Hour
+}
+
 func (m *machine) settle(t *rapid.T) {
 	if err := m.c.Settle(); err != nil {
 		t.Fatalf("spins: %v", err)
 	}
+	m.settled = true
+}
+
+// advance lets the time pass.
+func (m *machine) advance(t *rapid.T, d time.Duration) {
+	if err := m.c.Advance(d); err != nil {
+		t.Fatalf("spins: %v", err)
+	}
+	m.settled = true
 }
 
 // Check is what must hold after every step.
 func (m *machine) Check(t *rapid.T) {
 	m.i.note()
 	m.i.always()
+	if m.settled && m.c.held.Len() == 0 {
+		m.i.atRest()
+	}
+	m.settled = false
 	for _, problem := range m.i.problems {
 		t.Errorf("%s", problem)
 	}
@@ -102,6 +134,7 @@ func (m *machine) follow(t *rapid.T) {
 		m.settle(t)
 		return
 	}
+	m.settled = false
 	for range n {
 		m.c.Step()
 	}
@@ -135,10 +168,17 @@ func (m *machine) SubmitGang(t *rapid.T) {
 	m.jobs++
 	job := Job{
 		Name:        fmt.Sprintf("g%d", m.jobs),
-		Priority:    rapid.SampledFrom([]int32{0, 0, 10}).Draw(t, "priority"),
+		Priority:    rapid.SampledFrom([]int32{0, 0, 5, 10}).Draw(t, "priority"),
 		RunTime:     rapid.SampledFrom([]time.Duration{0, 20 * time.Second, 5 * time.Minute}).Draw(t, "run time"),
 		Gated:       rapid.IntRange(0, 9).Draw(t, "gated") == 9,
+		StopTime:    rapid.SampledFrom([]time.Duration{0, 0, 20 * time.Second, slowStop}).Draw(t, "stop time"),
 		Annotations: map[string]string{},
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "preemption") {
+	case 8:
+		job.PreemptionPolicy = corev1.PreemptNever
+	case 9:
+		job.Annotations[podgroup.PreemptibleAnnotation] = "false"
 	}
 	n := rapid.IntRange(1, 6).Draw(t, "members")
 	size := rapid.SampledFrom([]int64{1, 2, 4, 8}).Draw(t, "size")
@@ -154,8 +194,8 @@ func (m *machine) SubmitGang(t *rapid.T) {
 	}
 	maps.Copy(job.Annotations, m.topology(t, n, job.MinMember))
 	job.WithoutGroup = rapid.IntRange(0, 9).Draw(t, "without group") == 9
-	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d, run time %v, gated %v, PodGroup later %v, %v",
-		job.Name, job.Sizes, job.MinMember, job.Priority, job.RunTime, job.Gated, job.WithoutGroup, job.Annotations)
+	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d %s, run time %v, stop time %v, gated %v, PodGroup later %v, %v",
+		job.Name, job.Sizes, job.MinMember, job.Priority, job.PreemptionPolicy, job.RunTime, job.StopTime, job.Gated, job.WithoutGroup, job.Annotations)
 	m.c.Submit(job)
 	m.follow(t)
 }
@@ -177,6 +217,52 @@ func (m *machine) topology(t *rapid.T, n int, minMember int32) map[string]string
 		}
 	}
 	return a
+}
+
+// Outrank submits a gang that goes before all others and needs much of what there is.
+func (m *machine) Outrank(t *rapid.T) {
+	if len(m.c.jobs) >= mostJobs+2 {
+		t.Skip("enough")
+	}
+	if rapid.Bool().Draw(t, "calm") {
+		t.Logf("for once nothing happens for a while")
+		m.advance(t, roomKept+time.Second)
+	}
+	m.jobs++
+	job := Job{Name: fmt.Sprintf("o%d", m.jobs), Priority: 20, RunTime: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "run time")}
+	size := rapid.SampledFrom([]int64{2, 4, 8}).Draw(t, "size")
+	room := int64(0)
+	for name, node := range m.c.api.nodes {
+		if m.c.works(name) && !node.Spec.Unschedulable {
+			room += gpusIn(node) / size
+		}
+	}
+	if room == 0 {
+		t.Skip("no room")
+	}
+	n := rapid.IntRange(1, int(min(room, 8))).Draw(t, "members")
+	for range n {
+		job.Sizes = append(job.Sizes, size)
+	}
+	job.MinMember = int32(n)
+	job.Annotations = m.topology(t, n, job.MinMember)
+	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d, run time %v, %v", job.Name, job.Sizes, job.MinMember, job.Priority, job.RunTime, job.Annotations)
+	m.c.Submit(job)
+	m.follow(t)
+}
+
+func gpusIn(node *corev1.Node) int64 {
+	q := node.Status.Allocatable[GPU]
+	return q.Value()
+}
+
+// actions are all that can happen, some of it more often.
+func (m *machine) actions() map[string]func(*rapid.T) {
+	actions := rapid.StateMachineActions(m)
+	for _, again := range []string{"SubmitGang", "Outrank", "Wait"} {
+		actions[again+" again"] = actions[again]
+	}
+	return actions
 }
 
 // SubmitPods submits a Job of single pods.
@@ -367,6 +453,13 @@ func (m *machine) FailBindings(t *rapid.T) {
 	m.steps++
 }
 
+// HangPods makes pods that are bound next not come to run, as if their images could not be pulled.
+func (m *machine) HangPods(t *rapid.T) {
+	m.hung = rapid.IntRange(1, 3).Draw(t, "pods")
+	t.Logf("the next %d pods that are bound hang", m.hung)
+	m.steps++
+}
+
 // Interleave changes the order in which things are done.
 func (m *machine) Interleave(t *rapid.T) {
 	seed := rapid.Uint64Range(0, 1000).Draw(t, "order")
@@ -387,7 +480,15 @@ func (m *machine) EditGroup(t *rapid.T) {
 	t.Logf("PodGroup %s is edited: minMember %d, %v", j.Name, min, topology)
 	m.c.EditGroup(j.Name, func(group *v1alpha1.PodGroup) {
 		group.Spec.MinMember = min
-		group.Annotations = topology
+		for _, key := range []string{
+			podgroup.RequiredTopologyAnnotation, podgroup.PreferredTopologyAnnotation, podgroup.SliceRequiredTopologyAnnotation, podgroup.SliceSizeAnnotation,
+		} {
+			delete(group.Annotations, key)
+		}
+		if group.Annotations == nil {
+			group.Annotations = map[string]string{}
+		}
+		maps.Copy(group.Annotations, topology)
 	})
 	m.follow(t)
 }
@@ -418,9 +519,7 @@ func (m *machine) Wait(t *rapid.T) {
 	d := rapid.SampledFrom([]time.Duration{time.Second, 3 * time.Second, 10 * time.Second, time.Minute, 6 * time.Minute}).Draw(t, "time")
 	t.Logf("%v pass", d)
 	m.steps++
-	if err := m.c.Advance(d); err != nil {
-		t.Fatalf("spins: %v", err)
-	}
+	m.advance(t, d)
 }
 
 // Quiet lets everything go on, waits until all was tried again, and looks whether all is as it should be.
@@ -430,14 +529,12 @@ func (m *machine) Quiet(t *rapid.T) {
 	for w := range Work(works) {
 		m.c.LetGo(w)
 	}
-	m.faults = nil
+	m.faults, m.hung = nil, 0
 	m.start(t)
 	for began := m.c.clock.Now(); ; {
-		if err := m.c.Advance(retried); err != nil {
-			t.Fatalf("spins: %v", err)
-		}
+		m.advance(t, retried)
 		now := m.c.clock.Now()
-		if now.Sub(m.i.lastLoss) > roomKept {
+		if now.Sub(m.i.lastLoss) > roomKept && !m.i.preempting() {
 			break
 		}
 		if now.Sub(began) > calm {
@@ -448,6 +545,8 @@ func (m *machine) Quiet(t *rapid.T) {
 }
 
 const (
+	// slowStop is the longest that pods take to end.
+	slowStop = time.Minute
 	// retried is how long it takes at most until everything was tried again that failed.
 	retried = 30 * time.Second
 	// roomKept is how long the room of a lost member is kept.

@@ -58,7 +58,10 @@ func (w *waitingPod) Reject(plugin, message string) bool {
 }
 
 // Preempt implements fwk.WaitingPod.
-func (w *waitingPod) Preempt(plugin, message string) bool { return w.stop(fwk.Error, plugin, message) }
+func (w *waitingPod) Preempt(plugin, message string) bool {
+	w.process.evicts(w.pod.UID)
+	return w.stop(fwk.Error, plugin, message)
+}
 
 func (w *waitingPod) stop(code fwk.Code, plugin, message string) bool {
 	for _, timer := range w.pending {

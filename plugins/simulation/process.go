@@ -52,6 +52,8 @@ type process struct {
 	stops                        []func()
 
 	background []func()
+	// evictions are the pods that were asked to go since the last work in the background began.
+	evictions []types.UID
 	// backingOff are the pods that back off from an error and will be put in line.
 	backingOff sets.Set[types.UID]
 	waiting    map[types.UID]*waitingPod
@@ -60,6 +62,8 @@ type process struct {
 	bindings []*binding
 	current  *binding
 	entered  chan *binding
+	// cycling is set while a scheduling cycle runs.
+	cycling bool
 	// expect is set when the scheduling cycle that runs will end with a binding cycle, and allowed are the pods
 	// whose wait it ended.
 	expect  bool
@@ -115,7 +119,7 @@ func (c *Cluster) start() (*process, error) {
 	}
 	p.clock = lifetime{c.clock, &p.dead}
 	p.ctx, p.cancel = context.WithCancel(klog.NewContext(context.Background(), c.options.Logger))
-	client := &client{api: c.api, dead: &p.dead}
+	client := &client{api: c.api, dead: &p.dead, evicts: p.evicts}
 
 	factory := informers.NewSharedInformerFactory(client, 0)
 	indexers := func() cache.Indexer {
@@ -147,7 +151,7 @@ func (c *Cluster) start() (*process, error) {
 				plugin, err := coscheduling.NewIn(ctx, args, p.framework, coscheduling.Surroundings{
 					Clock: p.clock, PodGroups: p.groups, Members: p.members,
 					Client:     groupClient{client: client},
-					Background: func(do func()) { p.background = append(p.background, do) },
+					Background: func(do func()) { p.background = append(p.background, p.later(do)) },
 				})
 				p.plugin = plugin
 				if err == nil {
@@ -177,6 +181,24 @@ func watched[T object](p *process, indexer cache.Indexer, transform cache.Transf
 	p.stops = append(p.stops, stop)
 	return f
 }
+
+// later prepares what the plugin leaves for later.
+func (p *process) later(do func()) func() {
+	var done func()
+	if p.cycling && p.cluster.postponed != nil {
+		done = p.cluster.postponed()
+	}
+	return func() {
+		p.evictions = nil
+		do()
+		if done != nil {
+			done()
+		}
+	}
+}
+
+// evicts notes that a pod is asked to go.
+func (p *process) evicts(uid types.UID) { p.evictions = append(p.evictions, uid) }
 
 // kill ends the process where it stands. Of the bindings that it asked the API for and has no answer to, those are
 // carried out that the caller chooses.
@@ -216,8 +238,9 @@ func (p *process) canSchedule() bool {
 
 // schedule runs one scheduling cycle.
 func (p *process) schedule() {
-	p.expect = false
+	p.expect, p.cycling = false, true
 	p.scheduler.ScheduleOne(p.ctx)
+	p.cycling = false
 	if p.expect {
 		b := <-p.entered
 		p.bindings = append(p.bindings, b)
@@ -311,10 +334,16 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 // recorder takes the scheduler's events.
 type recorder struct{ cluster *Cluster }
 
-func (r recorder) Eventf(regarding, _ apiruntime.Object, _, reason, _, note string, args ...any) {
-	if o, ok := regarding.(object); ok && r.cluster.observed() {
-		r.cluster.tell(Event{Kind: Said, Object: nameOf(o), Reason: reason, Note: fmt.Sprintf(note, args...)})
+func (r recorder) Eventf(regarding, related apiruntime.Object, _, reason, _, note string, args ...any) {
+	o, ok := regarding.(object)
+	if !ok || !r.cluster.observed() {
+		return
 	}
+	pod, isPod := regarding.(*corev1.Pod)
+	if gang, known := related.(object); known && isPod && reason == "Preempted" {
+		r.cluster.tell(Event{Kind: Evicted, Object: nameOf(pod), Node: pod.Spec.NodeName, For: nameOf(gang)})
+	}
+	r.cluster.tell(Event{Kind: Said, Object: nameOf(o), Reason: reason, Note: fmt.Sprintf(note, args...)})
 }
 
 func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }

@@ -20,7 +20,7 @@ var soak = flag.Int("soak", 0, "take so many random steps, on all cores")
 
 // The usual steps: from one seed, so that a change that breaks nothing does not fail.
 const (
-	checks        = 100
+	checks        = 110
 	stepsPerCheck = 100
 	usualSeed     = 11
 )
@@ -47,19 +47,22 @@ func TestInvariantsHold(t *testing.T) {
 		setFlag(t, "rapid.checks", fmt.Sprint(checks))
 		setFlag(t, "rapid.seed", fmt.Sprint(usualSeed))
 		var steps atomic.Int64
-		rapid.Check(t, func(t *rapid.T) { walk(t, &steps) })
-		t.Logf("%d steps", steps.Load())
+		var c coverage
+		rapid.Check(t, func(t *rapid.T) { walk(t, &steps, &c) })
+		c.check(t, steps.Load())
 		return
 	}
 	workers := runtime.GOMAXPROCS(0)
 	setFlag(t, "rapid.checks", fmt.Sprint(*soak/stepsPerCheck/workers+1))
 	var steps, shown atomic.Int64
+	var c coverage
+	t.Cleanup(func() { c.check(t, steps.Load()) })
 	started := time.Now()
 	for w := range workers {
 		t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {
 			t.Parallel()
 			rapid.Check(t, func(t *rapid.T) {
-				walk(t, &steps)
+				walk(t, &steps, &c)
 				if n := steps.Load(); n-shown.Load() >= int64(*soak/50) {
 					shown.Store(n)
 					took := time.Since(started)
@@ -72,13 +75,14 @@ func TestInvariantsHold(t *testing.T) {
 }
 
 // walk takes random steps from an empty cluster.
-func walk(t *rapid.T, steps *atomic.Int64) {
+func walk(t *rapid.T, steps *atomic.Int64, c *coverage) {
 	m := newMachine(t)
 	defer func() {
 		steps.Add(int64(m.steps))
+		c.add(m.i.counts)
 		m.c.Close()
 	}()
-	t.Repeat(rapid.StateMachineActions(m))
+	t.Repeat(m.actions())
 }
 
 // The same steps give the same history, down to the last word.

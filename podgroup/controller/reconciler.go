@@ -37,6 +37,15 @@ type reconciler struct {
 
 var _ reconcile.Reconciler = &reconciler{}
 
+// NewReconciler returns what looks at one group at a time, for a caller that decides itself when. pods must have the
+// index podgroup.GroupIndex. It is an error if the options cannot be followed.
+func NewReconciler(c client.Client, pods cache.Indexer, recorder events.EventRecorder, clock clock.PassiveClock, opts Options) (reconcile.Reconciler, error) {
+	if err := opts.validate(); err != nil {
+		return nil, err
+	}
+	return newReconciler(c, pods, recorder, clock, opts), nil
+}
+
 func newReconciler(c client.Client, pods cache.Indexer, recorder events.EventRecorder, clock clock.PassiveClock, opts Options) *reconciler {
 	return &reconciler{
 		client:   c,
