@@ -334,6 +334,56 @@ func TestExactPlansKeepToTheTopology(t *testing.T) {
 	}
 }
 
+// A zone that none of the members may use stays the emptiest, however many of the others there are and
+// whichever of them are looked at first.
+func TestASpreadCountsTheZoneThatStaysEmpty(t *testing.T) {
+	spread := func(p *st.PodWrapper) *st.PodWrapper {
+		return p.SpreadConstraint(1, "zone", corev1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	}
+	for _, zones := range []int{2, 3, 4} {
+		t.Run(fmt.Sprintf("%d zones", zones), func(t *testing.T) {
+			var nodes []*corev1.Node
+			var want []string
+			for i := range zones {
+				gpus := 8
+				if i == zones-1 {
+					gpus = 0
+				} else {
+					want = append(want, fmt.Sprintf("n%d", i))
+				}
+				nodes = append(nodes, stage.Node(fmt.Sprintf("n%d", i), gpus).Label("zone", fmt.Sprintf("z%d", i)).Obj())
+			}
+			for range 20 { // the zones are counted in another order each time
+				s := newScene(t, nil, nil, nodes...)
+				if got, e := s.plan(zones-1, stage.Pods(zones-1, 1, spread)...); !slices.Equal(got, want) {
+					t.Fatalf("one for each zone with GPUs: got %v (%v), want %v", got, e, want)
+				}
+				if got, e := s.plan(zones, stage.Pods(zones, 1, spread)...); e == nil {
+					t.Fatalf("one more is two more than in the empty zone: got %v", got)
+				}
+			}
+		})
+	}
+}
+
+// A pod that is expected on a node counts there beside the members that have their places.
+func TestASpreadCountsPodsThatAreExpected(t *testing.T) {
+	spread := func(p *st.PodWrapper) *st.PodWrapper {
+		return p.SpreadConstraint(1, "zone", corev1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	}
+	var nodes []*corev1.Node
+	for i := range 3 {
+		nodes = append(nodes, stage.Node(fmt.Sprintf("n%d", i), 1).Label("zone", fmt.Sprintf("z%d", i)).Obj())
+	}
+	expected := stage.Pod(100, 0).NominatedNodeName("n1").Obj()
+	for range 20 {
+		s := newObjectScene(t, []runtime.Object{expected}, nil, nodes...)
+		if got, e := s.plan(2, stage.Pods(2, 1, spread)...); !slices.Equal(got, []string{"n0", "n2"}) {
+			t.Fatalf("got %v (%v), want one on n0 and one on n2", got, e)
+		}
+	}
+}
+
 // Whatever the exact path finds, the profile's filters accept when the members come one by one, each
 // seen by a framework that knows nothing of the trial.
 func TestExactPlansPassTheFiltersOneByOne(t *testing.T) {

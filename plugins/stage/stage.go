@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -44,7 +45,8 @@ func NewFramework(t testing.TB, pods []*corev1.Pod, nodes ...*corev1.Node) (fram
 }
 
 // NewFrameworkWith is NewFramework with objects in the API server, which the plugins for volumes and
-// devices know too. It also returns the API server's client, a fake that keeps what was asked of it.
+// devices know too. Pods among the objects wait in the scheduler's queue. It also returns the API server's client, a
+// fake that keeps what was asked of it.
 func NewFrameworkWith(t testing.TB, objects []runtime.Object, pods []*corev1.Pod, nodes ...*corev1.Node) (framework.Framework, []fwk.NodeInfo, *clientsetfake.Clientset) {
 	t.Helper()
 	client := clientsetfake.NewClientset(objects...)
@@ -104,10 +106,19 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithMutableSnapshotLister(snapshot),
 		frameworkruntime.WithEventRecorder(&events.FakeRecorder{}),
-		frameworkruntime.WithPodNominator(schedqueue.NewTestQueue(ctx, func(a, b fwk.QueuedEntityInfo) bool { return false })),
 	}
 	synced := []cache.InformerSynced{}
+	less := func(a, b fwk.QueuedEntityInfo) bool { return false }
+	queue := schedqueue.NewTestQueue(ctx, less)
 	if withObjects {
+		queue = schedqueue.NewTestQueueWithInformerFactory(ctx, less, factory)
+		pods, err := factory.Core().V1().Pods().Lister().List(labels.Everything())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pod := range pods {
+			queue.Add(ctx, pod) // which notes its nomination
+		}
 		slices, err := resourceslicetracker.StartTracker(ctx, resourceslicetracker.Options{
 			SliceInformer: factory.Resource().V1().ResourceSlices(), KubeClient: client, EnableConsumableCapacity: true,
 		})
@@ -128,6 +139,7 @@ func newFramework(t testing.TB, profile *schedconfig.KubeSchedulerProfile, clien
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
 		)
 	}
+	options = append(options, frameworkruntime.WithPodNominator(queue))
 	fw, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile, options...)
 	if err != nil {
 		t.Fatal(err)
