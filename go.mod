@@ -206,6 +206,10 @@ require (
 	sigs.k8s.io/randfill v1.0.0 // indirect
 )
 
+replace github.com/muster-sched/muster/hack/bench/harness => ./hack/bench/harness
+
+replace github.com/muster-sched/muster/hack/bench/workload => ./hack/bench/workload
+
 replace (
 	k8s.io/api => k8s.io/api v0.37.2
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.2
@@ -239,7 +243,3 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.37.2
 	k8s.io/streaming => k8s.io/streaming v0.37.2
 )
-
-replace github.com/muster-sched/muster/hack/bench/harness => ./hack/bench/harness
-
-replace github.com/muster-sched/muster/hack/bench/workload => ./hack/bench/workload
