@@ -49,7 +49,9 @@ func measure(ctx context.Context, b binaries, c workload.Case, s workload.Schedu
 		"-bench-folder="+run.Files, "-data-items-dir="+run.Files, "-v=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = run.Files, log, log
 	cmd.Env = append(os.Environ(), "PATH="+b.etcd+string(os.PathListSeparator)+os.Getenv("PATH"), "KUBE_CACHE_MUTATION_DETECTOR=false")
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	// The process does not end its etcd when it is ended, so that all of its group is.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Second
 	failed := cmd.Run()
 	data, err := os.ReadFile(filepath.Join(run.Files, workload.ObservationFile))

@@ -145,7 +145,21 @@ func (o *observer) write() error {
 	if err := o.profile.Close(); err != nil {
 		return err
 	}
+	if err := writeHeap(filepath.Join(o.Files, workload.HeapFile)); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(o.Files, workload.ObservationFile), data, 0o644)
+}
+
+// writeHeap writes a profile of what is in use now.
+func writeHeap(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	runtime.GC()
+	return pprof.WriteHeapProfile(file)
 }
 
 // sample keeps the most that a garbage collection found in use: unlike the size of the heap, it does not hang on when

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/muster-sched/muster/hack/bench/workload"
@@ -82,38 +83,56 @@ func (a *aim) wanted() string {
 	return fmt.Sprintf("at most %g", a.bound)
 }
 
-// aimsTable lists the aims beside what was measured, and what the processor did in the runs that missed one.
+// aimsTable lists the aims beside what was measured.
 func aimsTable(out *strings.Builder, all []measured) {
 	if len(all) == 0 {
 		return
 	}
 	out.WriteString("\n## Aims\n\n| Muster's | case | aim | measured | met |\n|---|---|---|---|---|\n")
-	var missed []*summary
 	for _, m := range all {
 		met := "yes"
 		if !m.met {
 			met = "no"
-			if len(missed) == 0 || missed[len(missed)-1] != m.on {
-				missed = append(missed, m.on)
-			}
 		}
 		fmt.Fprintf(out, "| %s | %s | %s | %.2f | %s |\n", m.about, m.on.Case.Name, m.wanted(), m.value, met)
 	}
-	explained := map[string]bool{}
-	for _, s := range missed {
-		if explained[s.Case.Name] || len(s.Top) == 0 {
+}
+
+// explanations tells of the runs that missed an aim what the processor did or, if it was the memory, what is in it.
+func explanations(out *strings.Builder, all []summary, aims []measured) {
+	var told []string
+	for _, m := range aims {
+		heap := m.of.unit == liveHeap.unit
+		key := fmt.Sprint(m.on.Case.Name, heap)
+		if m.met || slices.Contains(told, key) {
 			continue
 		}
-		if len(explained) == 0 {
-			out.WriteString("\n### Where the time goes in what was missed\n")
+		if len(told) == 0 {
+			out.WriteString("\n## What explains the aims that were missed\n")
 		}
-		explained[s.Case.Name] = true
-		fmt.Fprintf(out, "\n%s, %s: the process used %.1f s of CPU, %.1f s of it for deciding and %.1f s for binding. Of deciding:\n\n",
-			s.Case.Name, s.Scheduler.Name, s.CPU.Process, s.CPU.Deciding, s.CPU.Binding)
-		out.WriteString("| share | function, with all that it calls |\n|---|---|\n")
-		for _, f := range s.Top {
-			fmt.Fprintf(out, "| %.0f %% | `%s` |\n", 100*ratio(f.Seconds, s.CPU.Deciding), shortName(f.Name))
+		told = append(told, key)
+		if heap {
+			explainHeap(out, m.on, find(all, workload.Ceiling, m.on.Case.Name))
+		} else {
+			explainTime(out, m.on)
 		}
+	}
+}
+
+func explainTime(out *strings.Builder, s *summary) {
+	fmt.Fprintf(out, "\n%s, %s: the process used %.1f s of CPU in %.1f s, %.1f s of it for deciding and %.1f s for binding. Of deciding:\n\n",
+		s.Case.Name, s.Scheduler.Name, s.CPU.Process, ratio(float64(s.Case.Pods()), s.value(throughput)), s.CPU.Deciding, s.CPU.Binding)
+	out.WriteString("| share | function, with all that it calls |\n|---|---|\n")
+	for _, f := range s.Top {
+		fmt.Fprintf(out, "| %.0f %% | `%s` |\n", 100*ratio(f.Amount, s.CPU.Deciding), shortName(f.Name))
+	}
+}
+
+func explainHeap(out *strings.Builder, s, ceiling *summary) {
+	fmt.Fprintf(out, "\n%s: what %s has in use at the end and %s has not:\n\n", s.Case.Name, s.Scheduler.Name, ceiling.Scheduler.Name)
+	out.WriteString("| MiB | allocated by |\n|---|---|\n")
+	for _, f := range moreHeap(s.Heap, ceiling.Heap) {
+		fmt.Fprintf(out, "| %.1f | `%s` |\n", f.Amount/(1<<20), shortName(f.Name))
 	}
 }
 

@@ -36,6 +36,9 @@ type run struct {
 
 	// Top are the functions that took most of the deciding.
 	Top []function `json:"top"`
+
+	// Heap is how many bytes of what was in use at the end each function allocated.
+	Heap map[string]int64 `json:"heap"`
 }
 
 // load reads what was measured: a folder that hack/bench left, or a file of results.
@@ -87,6 +90,9 @@ func loadRun(folder string) (run, error) {
 		return run{}, err
 	}
 	var err error
+	if out.Heap, err = readHeap(filepath.Join(folder, workload.HeapFile)); err != nil {
+		return run{}, err
+	}
 	out.CPU, out.Top, err = readProfile(filepath.Join(folder, workload.ProfileFile))
 	return out, err
 }

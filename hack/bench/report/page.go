@@ -29,7 +29,9 @@ func markdown(m machine, all []summary, plots []string) string {
 		name := filepath.Base(file)
 		fmt.Fprintf(&out, "\n![%s](%s/%s)\n", strings.TrimSuffix(name, ".svg"), filepath.Base(filepath.Dir(file)), name)
 	}
-	aimsTable(&out, measure(all))
+	aims := measure(all)
+	aimsTable(&out, aims)
+	explanations(&out, all, aims)
 	return out.String()
 }
 

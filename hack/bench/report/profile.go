@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -21,10 +23,11 @@ type cpu struct {
 	Process float64 `json:"processSeconds"`
 }
 
-// function is the processor time of a function with all that it calls, while the scheduler decides.
+// function is what one function accounts for: the seconds of processor time with all that it calls, or the bytes
+// that it allocated.
 type function struct {
-	Name    string  `json:"name"`
-	Seconds float64 `json:"seconds"`
+	Name   string  `json:"name"`
+	Amount float64 `json:"amount"`
 }
 
 const (
@@ -32,6 +35,8 @@ const (
 	topFunctions = 10
 	// wholeShare is the share of the time from which a function is only a frame around the others.
 	wholeShare = 0.9
+	// heapLeast is below what a function's bytes do not count: a heap profile only samples.
+	heapLeast = 1 << 20
 )
 
 // schedulingCode are the packages that make a scheduler, ours and the peers'.
@@ -78,18 +83,51 @@ func readProfile(path string) (cpu, []function, error) {
 	return sum, largest(functions, wholeShare*sum.Deciding), nil
 }
 
-// largest are the functions with the most time, without those that took nearly all.
+// largest are the functions with the largest amounts, without those that have nearly all.
 func largest(functions map[string]float64, whole float64) []function {
 	var top []function
-	for name, seconds := range functions {
-		if seconds < whole {
-			top = append(top, function{Name: name, Seconds: seconds})
+	for name, amount := range functions {
+		if amount < whole {
+			top = append(top, function{Name: name, Amount: amount})
 		}
 	}
 	slices.SortFunc(top, func(a, b function) int {
-		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Amount, a.Amount), strings.Compare(a.Name, b.Name))
 	})
 	return top[:min(len(top), topFunctions)]
+}
+
+// readHeap reads how many bytes of what is in use each function allocated. Functions of less than heapLeast are
+// left out.
+func readHeap(path string) (map[string]int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	p, err := profile.Parse(f)
+	if err != nil {
+		return nil, err
+	}
+	bytes := map[string]int64{}
+	for _, sample := range p.Sample {
+		if names := functionsOf(sample); len(names) > 0 {
+			bytes[names[0]] += sample.Value[len(sample.Value)-1]
+		}
+	}
+	maps.DeleteFunc(bytes, func(_ string, n int64) bool { return n < heapLeast })
+	return bytes, nil
+}
+
+// moreHeap are the functions that have most more in use in one process than in the other.
+func moreHeap(ours, theirs map[string]int64) []function {
+	more := map[string]float64{}
+	for name, n := range ours {
+		if d := n - theirs[name]; d > heapLeast {
+			more[name] = float64(d)
+		}
+	}
+	return largest(more, math.Inf(1))
 }
 
 // functionsOf are the functions of a sample's stack.

@@ -30,12 +30,14 @@ func leave(t *testing.T, folder string, c workload.Case, scheduler string, secon
 	}
 	put(workload.RunFile, workload.Run{Case: c, Scheduler: workload.Scheduler{Name: scheduler}})
 	put(workload.ObservationFile, workload.Observation{Seconds: seconds, Pods: c.Pods(), GangSeconds: []float64{seconds / 2, seconds}, LiveHeapBytes: 100 << 20})
-	var out bytes.Buffer
-	if err := p.Write(&out); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, workload.ProfileFile), out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{workload.ProfileFile, workload.HeapFile} {
+		var out bytes.Buffer
+		if err := p.Write(&out); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, file), out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -135,5 +137,34 @@ func TestAims(t *testing.T) {
 		if !m.met {
 			t.Errorf("%s: %v is not met by %v", m.about, m.wanted(), m.value)
 		}
+	}
+}
+
+// A missed aim is explained: by time or, if the heap is too large, by what is in it.
+func TestExplanations(t *testing.T) {
+	ours := figures("gang-1000x3", workload.Ours, 50, 0.5)
+	ours.values[liveHeap.unit] = 150
+	ours.CPU = cpu{Deciding: 4, Binding: 2, Process: 60}
+	ours.Top = []function{{Name: "k8s.io/kubernetes/pkg/scheduler.(*Scheduler).popped", Amount: 3}}
+	ours.Heap = map[string]int64{"example.org/a.keep": 50 << 20, "example.org/a.share": 9 << 20}
+	ceiling := figures("gang-1000x3", workload.Ceiling, 100, 2)
+	ceiling.values[liveHeap.unit] = 100
+	ceiling.Heap = map[string]int64{"example.org/a.keep": 10 << 20, "example.org/a.share": 9 << 20}
+	page := markdown(machine{}, []summary{ceiling, ours}, nil)
+	for _, want := range []string{
+		"| throughput of the ceiling | gang-1000x3 | at least 0.95 | 0.50 | no |",
+		"4.0 s of it for deciding and 2.0 s for binding", "| 75 % | `scheduler.(*Scheduler).popped` |",
+		"| live heap, of the ceiling's | gang-1000x3 | at most 1.2 | 1.50 | no |", "| 40.0 | `a.keep` |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page, "a.share") {
+		t.Error("what both have in use is said to explain the difference")
+	}
+	ours.values[throughput.unit], ours.values[liveHeap.unit] = 100, 110
+	if page := markdown(machine{}, []summary{ceiling, ours}, nil); strings.Contains(page, "that were missed") {
+		t.Error("nothing was missed, and that is explained")
 	}
 }

@@ -57,9 +57,10 @@ type summary struct {
 	Runs      int
 	values    map[string]float64
 
-	// CPU, Top and Durations are of the first run.
+	// CPU, Top, Heap and Durations are of the first run.
 	CPU       cpu
 	Top       []function
+	Heap      map[string]int64
 	Durations map[string]workload.Duration
 }
 
@@ -82,7 +83,7 @@ func summarize(runs []run) []summary {
 		first := runs[start]
 		s := summary{
 			Case: first.Case, Scheduler: first.Scheduler, Runs: end - start, values: map[string]float64{},
-			CPU: first.CPU, Top: first.Top, Durations: first.Durations,
+			CPU: first.CPU, Top: first.Top, Heap: first.Heap, Durations: first.Durations,
 		}
 		for _, m := range metrics {
 			var values []float64

@@ -127,4 +127,5 @@ const (
 	NodeFile        = "node.yaml"
 	ObservationFile = "observation.json"
 	ProfileFile     = "cpu.pprof"
+	HeapFile        = "heap.pprof"
 )
