@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/muster-sched/muster/hack/bench/workload"
@@ -39,6 +40,7 @@ type Test interface {
 	context.Context
 	Client() kubernetes.Interface
 	Dynamic() dynamic.Interface
+	RESTConfig() *rest.Config
 	Cleanup(func())
 	Errorf(format string, args ...any)
 }
@@ -55,6 +57,10 @@ func ReadRun(folder string) (workload.Run, error) {
 
 // Prepare makes all that is there before the gangs come, and starts to observe.
 func Prepare(t Test, r workload.Run) error {
+	// Those too who do not need them: what the API server spends on them is no scheduler's.
+	if err := InstallCRDs(t, t.RESTConfig(), r); err != nil {
+		return err
+	}
 	namespaces := []string{workload.Namespace, fillers}
 	for _, kind := range r.Waiting() {
 		namespaces = append(namespaces, kind.Namespace)

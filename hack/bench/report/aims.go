@@ -114,15 +114,19 @@ func explanations(out *strings.Builder, all []summary, aims []measured) {
 		if heap {
 			explainHeap(out, m.on, find(all, workload.Ceiling, m.on.Case.Name))
 		} else {
-			explainTime(out, m.on)
+			explainTime(out, m.on, find(all, workload.Ceiling, m.on.Case.Name))
 		}
 	}
 }
 
-func explainTime(out *strings.Builder, s *summary) {
-	fmt.Fprintf(out, "\n%s, %s: the process used %.1f s of CPU in %.1f s, %.1f s of it for deciding and %.1f s for binding. Of deciding:\n\n",
-		s.Case.Name, s.Scheduler.Name, s.CPU.Process, ratio(float64(s.Case.Pods()), s.value(throughput)), s.CPU.Deciding, s.CPU.Binding)
-	out.WriteString("| share | function, with all that it calls |\n|---|---|\n")
+func explainTime(out *strings.Builder, s, ceiling *summary) {
+	fmt.Fprintf(out, "\n%s, %s: the process used %.1f s of CPU in %.1f s, %.1f s of it for deciding and %.1f s for binding", s.Case.Name,
+		s.Scheduler.Name, s.CPU.Process, s.seconds(), s.CPU.Deciding, s.CPU.Binding)
+	if ceiling != nil {
+		fmt.Fprintf(out, " (with %s: %.1f s in %.1f s, %.1f s and %.1f s)", ceiling.Scheduler.Name,
+			ceiling.CPU.Process, ceiling.seconds(), ceiling.CPU.Deciding, ceiling.CPU.Binding)
+	}
+	out.WriteString(". Of deciding:\n\n| share | function, with all that it calls |\n|---|---|\n")
 	for _, f := range s.Top {
 		fmt.Fprintf(out, "| %.0f %% | `%s` |\n", 100*ratio(f.Amount, s.CPU.Deciding), shortName(f.Name))
 	}

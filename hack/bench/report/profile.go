@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"maps"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -33,8 +32,8 @@ type function struct {
 const (
 	// topFunctions is how many functions are kept of a profile.
 	topFunctions = 10
-	// wholeShare is the share of the time from which a function is only a frame around the others.
-	wholeShare = 0.9
+	// frameShare is the share of a function's time from which it is only a frame around another that it calls.
+	frameShare = 0.9
 	// heapLeast is below what a function's bytes do not count: a heap profile only samples.
 	heapLeast = 1 << 20
 )
@@ -63,7 +62,7 @@ func readProfile(path string) (cpu, []function, error) {
 		return cpu{}, nil, err
 	}
 	var sum cpu
-	functions := map[string]float64{}
+	spent := callTimes{functions: map[string]float64{}, calls: map[[2]string]float64{}}
 	for _, sample := range p.Sample {
 		seconds := float64(sample.Value[len(sample.Value)-1]) / 1e9
 		sum.Process += seconds
@@ -72,24 +71,55 @@ func readProfile(path string) (cpu, []function, error) {
 			sum.Binding += seconds
 		case slices.ContainsFunc(names, isScheduling):
 			sum.Deciding += seconds
-			slices.Sort(names)
-			for _, name := range slices.Compact(names) { // once, however often it is in the stack
-				if isScheduling(name) {
-					functions[name] += seconds
-				}
-			}
+			spent.add(names, seconds)
 		}
 	}
-	return sum, largest(functions, wholeShare*sum.Deciding), nil
+	return sum, largest(spent.telling()), nil
 }
 
-// largest are the functions with the largest amounts, without those that have nearly all.
-func largest(functions map[string]float64, whole float64) []function {
-	var top []function
-	for name, amount := range functions {
-		if amount < whole {
-			top = append(top, function{Name: name, Amount: amount})
+// callTimes are the times of the scheduler's functions, and of what they call, once for each sample.
+type callTimes struct {
+	functions map[string]float64
+	calls     map[[2]string]float64 // by caller and callee
+}
+
+// add adds a sample, whose functions are those of its stack from the innermost on.
+func (t *callTimes) add(names []string, seconds float64) {
+	functions, calls := map[string]bool{}, map[[2]string]bool{}
+	callee := ""
+	for _, name := range names {
+		if !isScheduling(name) {
+			continue
 		}
+		functions[name], calls[[2]string{name, callee}] = true, true
+		callee = name
+	}
+	for name := range functions {
+		t.functions[name] += seconds
+	}
+	for call := range calls {
+		if call[1] != "" && call[0] != call[1] {
+			t.calls[call] += seconds
+		}
+	}
+}
+
+// telling are the times without the functions that are only frames around another.
+func (t *callTimes) telling() map[string]float64 {
+	times := maps.Clone(t.functions)
+	for call, seconds := range t.calls {
+		if seconds >= frameShare*t.functions[call[0]] {
+			delete(times, call[0])
+		}
+	}
+	return times
+}
+
+// largest are the functions with the largest amounts.
+func largest(amounts map[string]float64) []function {
+	var top []function
+	for name, amount := range amounts {
+		top = append(top, function{Name: name, Amount: amount})
 	}
 	slices.SortFunc(top, func(a, b function) int {
 		return cmp.Or(cmp.Compare(b.Amount, a.Amount), strings.Compare(a.Name, b.Name))
@@ -127,7 +157,7 @@ func moreHeap(ours, theirs map[string]int64) []function {
 			more[name] = float64(d)
 		}
 	}
-	return largest(more, math.Inf(1))
+	return largest(more)
 }
 
 // functionsOf are the functions of a sample's stack.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -166,5 +167,31 @@ func TestExplanations(t *testing.T) {
 	ours.values[throughput.unit], ours.values[liveHeap.unit] = 100, 110
 	if page := markdown(machine{}, []summary{ceiling, ours}, nil); strings.Contains(page, "that were missed") {
 		t.Error("nothing was missed, and that is explained")
+	}
+}
+
+// Of a profile, frames around a single function are left out, and so is what is not the scheduler's.
+func TestTopFunctions(t *testing.T) {
+	const scheduler, muster = "k8s.io/kubernetes/pkg/scheduler.", "github.com/muster-sched/muster/plugins/coscheduling."
+	var out bytes.Buffer
+	if err := spent(map[string]int64{
+		"main;" + scheduler + "one;" + scheduler + "cycle;" + muster + "plan;runtime.mallocgc":                         6,
+		"main;" + scheduler + "one;" + scheduler + "cycle;" + muster + "order":                                         3,
+		"main;" + scheduler + "one;" + scheduler + "cycle;" + scheduler + "bind;" + muster + "plan;" + muster + "plan": 1,
+		"main;k8s.io/apiserver.Serve": 20,
+	}).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "cpu.pprof")
+	if err := os.WriteFile(file, out.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sum, top, err := readProfile(file)
+	if err != nil || sum.Deciding != 10 || sum.Process != 30 {
+		t.Errorf("%v, %+v", err, sum)
+	}
+	want := []function{{scheduler + "cycle", 10}, {muster + "plan", 7}, {muster + "order", 3}}
+	if !slices.Equal(top, want) {
+		t.Errorf("%+v", top)
 	}
 }

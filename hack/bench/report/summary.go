@@ -72,6 +72,9 @@ func (s *summary) value(m metric) float64 {
 	return s.values[m.unit]
 }
 
+// seconds is how long the gangs took.
+func (s *summary) seconds() float64 { return ratio(float64(s.Case.Pods()), s.value(throughput)) }
+
 // summarize takes runs that are sorted by case and scheduler.
 func summarize(runs []run) []summary {
 	var out []summary
