@@ -176,12 +176,11 @@ type Verdict struct {
 // waited for, however long they take to be ready. A gang is the one that met as long as a member is left that was
 // there then.
 func (p RendezvousPolicy) Judge(group *v1alpha1.PodGroup, members []Member, now time.Time) Verdict {
+	settings, _ := ParseSettings(group.Annotations)
 	if problem := Problem(group); problem != "" {
 		// Nobody knows what was meant. Places that such a gang holds, it was given when it was valid.
-		settings, _ := ParseSettings(group.Annotations)
 		return Verdict{Record: settings.Record}
 	}
-	settings, _ := ParseSettings(group.Annotations)
 	r := rendezvousOf(group, settings, speakers(members), now)
 	verdict := Verdict{Record: settings.Record}
 	switch {

@@ -16,6 +16,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -257,8 +258,8 @@ func disagreement(group *v1alpha1.PodGroup, c census, need int) string {
 		if a, b := corev1helpers.PodPriority(first), corev1helpers.PodPriority(p); a != b {
 			return fmt.Sprintf("all members of a gang need one priority: pod %q has %d, pod %q has %d", first.Name, a, p.Name, b)
 		}
-		if never(first) != never(p) {
-			return fmt.Sprintf("all members of a gang need one preemptionPolicy: pod %q has %s, pod %q has %s", first.Name, policyOf(first), p.Name, policyOf(p))
+		if preemption.Never(first) != preemption.Never(p) {
+			return fmt.Sprintf("all members of a gang need one preemptionPolicy: pod %q has %s, pod %q has %s", first.Name, preemption.PolicyOf(first), p.Name, preemption.PolicyOf(p))
 		}
 	}
 	return ""

@@ -62,11 +62,6 @@ func (pl *Coscheduling) backfilled(c candidate, nodes ...string) {
 	}
 }
 
-// mayPreempt reports whether a pod's preemption policy lets it preempt.
-func mayPreempt(pod *corev1.Pod) bool {
-	return pod.Spec.PreemptionPolicy == nil || *pod.Spec.PreemptionPolicy != corev1.PreemptNever
-}
-
 // occupants tells who uses the nodes besides a gang, and when they end, from what is declared: a run time, a deadline,
 // or a deletion under way. What should have ended by its run time and has not may run for any time. It looks only at the
 // pods of nodes that it is asked about.

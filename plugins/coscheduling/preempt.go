@@ -12,7 +12,6 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/plugins/preemption"
@@ -64,15 +63,18 @@ func (pl *Coscheduling) makeRoom(ctx context.Context, key types.NamespacedName, 
 	if !pl.priorities.Below(priority) {
 		return false, nil
 	}
-	if never(d.Pods[0]) {
-		r.message += "; its members have preemptionPolicy Never, so that nobody of lower priority is preempted"
-		return false, nil
+	if preemption.Never(d.Pods[0]) {
+		would, err := pl.wouldPreempt(ctx, key, priority, d, r)
+		r.message += "; its members have preemptionPolicy Never, so that nobody of lower priority is preempted" + would
+		return false, err
 	}
 	if from := pl.gangs.preemptsFrom(key); now.Before(from) {
 		r.message += fmt.Sprintf("; preempts nobody before %s, because the last preemption did not help", from.UTC().Format(time.RFC3339))
 		return false, nil
 	}
+	started := pl.clock.Now()
 	room, err := pl.findRoom(ctx, key, priority, d)
+	preemption.Observe(room, pl.clock.Since(started))
 	if err != nil || room == nil {
 		return false, err
 	}
@@ -94,28 +96,28 @@ func (pl *Coscheduling) makeRoom(ctx context.Context, key types.NamespacedName, 
 
 // findRoom counts the candidates and chooses among them; nil if nothing would help.
 func (pl *Coscheduling) findRoom(ctx context.Context, key types.NamespacedName, priority int32, d *gangplan.Demand) (*preemption.Room, error) {
-	started := pl.clock.Now()
-	census := preemption.Census{Cluster: pl.cluster, Gangs: pl, Budgets: pl.budgets, Evicted: pl.evictor.Evicted, Now: started}
-	candidates, err := census.Take(priority, func(pod *corev1.Pod) bool {
+	census := preemption.Census{Cluster: pl.cluster, Gangs: pl, Budgets: pl.budgets, Evicted: pl.evictor.Evicted, Now: pl.clock.Now()}
+	return census.Room(ctx, pl.handle, d, pl.mustLeave(key, d.Pods...), priority, func(pod *corev1.Pod) bool {
 		k, ok := podgroup.Key(pod)
 		return ok && k == key
 	})
-	if err != nil {
-		return nil, err
+}
+
+// wouldPreempt says, in the words of a preemption, who would go for a gang that may preempt nobody. It looks for them no
+// more often than for other advice.
+func (pl *Coscheduling) wouldPreempt(ctx context.Context, key types.NamespacedName, priority int32, d *gangplan.Demand, r *refusal) (string, error) {
+	if r.advice.wouldPreempt == nil {
+		room, err := pl.findRoom(ctx, key, priority, d)
+		if err != nil {
+			return "", err
+		}
+		would := ""
+		if room != nil && len(room.Victims) > 0 {
+			would = fmt.Sprintf("; it would fit by preempting %s", room)
+		}
+		r.advice.wouldPreempt = &would
 	}
-	room, err := preemption.Find(ctx, pl.handle, pl.cluster, d, pl.mustLeave(key, d.Pods...), candidates)
-	preemption.Observe(room, pl.clock.Since(started))
-	return room, err
-}
-
-// never reports whether a pod preempts nobody.
-func never(pod *corev1.Pod) bool {
-	return policyOf(pod) == corev1.PreemptNever
-}
-
-// policyOf is a pod's preemptionPolicy, which the API server sets where the user does not.
-func policyOf(pod *corev1.Pod) corev1.PreemptionPolicy {
-	return ptr.Deref(pod.Spec.PreemptionPolicy, corev1.PreemptLowerPriority)
+	return *r.advice.wouldPreempt, nil
 }
 
 func (pl *Coscheduling) newPreempting(d *gangplan.Demand, room *preemption.Room) *preempting {
@@ -217,12 +219,6 @@ func (pl *Coscheduling) tellVictims(logger klog.Logger, by preemption.Preemptor,
 		pl.handle.EventRecorder().WithLogger(logger).Eventf(withKind(group), by.Object, corev1.EventTypeNormal, "Preempted", "Preempting",
 			"PodGroup %s of priority %d preempts %s to make room", by.Key, by.Priority, what)
 	}
-}
-
-func withKind(group *v1alpha1.PodGroup) *v1alpha1.PodGroup {
-	object := group.DeepCopy()
-	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
-	return object
 }
 
 // endPreempting lets go what is kept for a gang that waits for pods to end, if it still is this wait. A zero

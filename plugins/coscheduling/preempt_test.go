@@ -306,34 +306,52 @@ func TestWhoeverIsNoMemberAnyMoreEndsThePreemption(t *testing.T) {
 	}
 }
 
-func TestWhoPreemptsNobody(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*st.PodWrapper)
-		words  string
-	}{
-		"preemptionPolicy Never": {func(p *st.PodWrapper) { p.PreemptionPolicy(corev1.PreemptNever) }, "preemptionPolicy Never"},
-		"the same priority":      {func(p *st.PodWrapper) { p.Priority(0) }, ""},
-	} {
-		r := newRaid(t, 2, 2, test.change)
-		r.budgets.Lister = noBudgets{t: t, name: name}
-		if _, why := r.turn(r.members[0]); why == "" || !strings.Contains(why, test.words) || len(r.deleted) != 0 {
-			t.Errorf("%s: %q, deleted %v", name, why, r.deleted)
-		}
-		if c := r.condition(v1alpha1.ConditionUnschedulable); c.reason != ReasonUnschedulable {
-			t.Errorf("%s: %+v", name, c)
-		}
+func TestNobodyOfTheSamePriorityIsPreempted(t *testing.T) {
+	r := newRaid(t, 2, 2, func(p *st.PodWrapper) { p.Priority(0) })
+	looks := &countedBudgets{}
+	r.budgets.Lister = looks
+	if _, why := r.turn(r.members[0]); why == "" || len(r.deleted) != 0 || looks.n != 0 {
+		t.Errorf("%q, deleted %v, candidates are looked for %d times", why, r.deleted, looks.n)
+	}
+	if c := r.condition(v1alpha1.ConditionUnschedulable); c.reason != ReasonUnschedulable {
+		t.Errorf("%+v", c)
 	}
 }
 
-// noBudgets fails a test in which nobody must be looked at.
-type noBudgets struct {
-	policylisters.PodDisruptionBudgetLister
-	t    *testing.T
-	name string
+// A gang that may preempt nobody is told whom it would, in the words of a preemption, and that is looked for no more
+// often than what else would help.
+func TestAGangThatMayPreemptNobodyIsToldWhomItWould(t *testing.T) {
+	r := newRaid(t, 2, 2, func(p *st.PodWrapper) { p.PreemptionPolicy(corev1.PreemptNever) })
+	looks := &countedBudgets{}
+	r.budgets.Lister = looks
+	const want = "preemptionPolicy Never, so that nobody of lower priority is preempted; it would fit by preempting " +
+		"pod ns/m-100 (priority 0) and pod ns/m-101 (priority 0), the least that makes room"
+	for i, looked := range []int{1, 1, 2} {
+		_, why := r.turn(r.members[0])
+		if !strings.Contains(why, want) || len(r.deleted) != 0 {
+			t.Errorf("turn %d: %q, deleted %v", i, why, r.deleted)
+		}
+		if c := r.condition(v1alpha1.ConditionUnschedulable); c.reason != ReasonUnschedulable || !strings.Contains(c.message, want) {
+			t.Errorf("turn %d: %+v", i, c)
+		}
+		if c := r.condition(v1alpha1.ConditionPreempting); c.status == metav1.ConditionTrue {
+			t.Errorf("turn %d: %+v", i, c)
+		}
+		if looks.n != looked {
+			t.Errorf("turn %d: looked for candidates %d times, want %d", i, looks.n, looked)
+		}
+		r.clock.Step(adviceAge / 2)
+	}
 }
 
-func (n noBudgets) List(labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
-	n.t.Errorf("%s: candidates are looked for", n.name)
+// countedBudgets counts how often candidates are looked for.
+type countedBudgets struct {
+	policylisters.PodDisruptionBudgetLister
+	n int
+}
+
+func (b *countedBudgets) List(labels.Selector) ([]*policyv1.PodDisruptionBudget, error) {
+	b.n++
 	return nil, nil
 }
 

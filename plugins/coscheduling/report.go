@@ -300,7 +300,12 @@ func (r *reporter) tell(ctx context.Context, about subject, group *v1alpha1.PodG
 
 // event emits an event about a PodGroup.
 func (r *reporter) event(logger klog.Logger, group *v1alpha1.PodGroup, kind, reason, message string) {
-	regarding := group.DeepCopy()
-	regarding.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
-	r.recorder.WithLogger(logger).Eventf(regarding, nil, kind, reason, "Scheduling", "%s", shortened(message, noteLimit))
+	r.recorder.WithLogger(logger).Eventf(withKind(group), nil, kind, reason, "Scheduling", "%s", shortened(message, noteLimit))
+}
+
+// withKind is a PodGroup as an event refers to it: what informers have lacks its kind.
+func withKind(group *v1alpha1.PodGroup) *v1alpha1.PodGroup {
+	object := group.DeepCopy()
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodGroup"))
+	return object
 }

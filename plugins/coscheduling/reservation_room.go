@@ -4,12 +4,12 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/plugins/preemption"
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/planner"
 )
@@ -25,7 +25,7 @@ func (pl *Coscheduling) soonest(d *gangplan.Demand, e *planner.Explanation, made
 	}
 	r := &reservation{
 		gang: key, priority: corev1helpers.PodPriority(d.Pods[0]),
-		preempts: !slices.ContainsFunc(d.Pods, func(pod *corev1.Pod) bool { return !mayPreempt(pod) }),
+		preempts: !slices.ContainsFunc(d.Pods, preemption.Never),
 		where:    found.Domain, wait: found.Wait, made: made, until: until, on: sets.New[string](),
 	}
 	for i, node := range found.Nodes {

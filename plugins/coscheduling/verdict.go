@@ -21,6 +21,8 @@ type advised struct {
 	futile bool
 	// nodes are the new nodes that would let it in, nil if that is not known.
 	nodes *planner.MoreNodes
+	// wouldPreempt says whom a gang that may preempt nobody would, nil if that was not asked.
+	wouldPreempt *string
 }
 
 // unplaced makes the verdict on a gang that was just found not to fit.

@@ -6,9 +6,7 @@ import (
 	"iter"
 	"slices"
 
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/muster-sched/muster/podgroup/planner"
 )
@@ -48,30 +46,6 @@ type search struct {
 	failed failure
 	best   failure
 	budget int
-}
-
-type closing struct {
-	kind int
-	node planner.NodeID
-	at   int // members in place
-}
-
-// failure is how far an attempt came: members in place, the member that found none, and why each node
-// refused it.
-type failure struct {
-	member, placed int
-	causes         []string
-}
-
-// memberSet and slice are the members of a set, in rank order, and their parts that belong together.
-type memberSet struct {
-	set    int
-	slices []memberSlice
-}
-
-type memberSlice struct {
-	slice   int
-	members []int
 }
 
 // placeOneByOne searches for places for the demand, given what arithmetic would do.
@@ -131,30 +105,6 @@ func (s *search) candidates() iter.Seq[planner.Domain] {
 	}
 }
 
-// setsOf divides the members of a demand into sets and slices, each in rank order.
-func setsOf(d *Demand) []memberSet {
-	var sets []memberSet
-	for i, m := range d.Members {
-		n := slices.IndexFunc(sets, func(s memberSet) bool { return s.set == m.Set })
-		if n < 0 {
-			n = len(sets)
-			sets = append(sets, memberSet{set: m.Set})
-		}
-		slice := 0
-		if len(d.Sets) > 0 && d.Sets[m.Set].SliceSize > 0 {
-			slice = m.Slice
-		}
-		of := &sets[n].slices
-		k := slices.IndexFunc(*of, func(s memberSlice) bool { return s.slice == slice })
-		if k < 0 {
-			k = len(*of)
-			*of = append(*of, memberSlice{slice: slice})
-		}
-		(*of)[k].members = append((*of)[k].members, i)
-	}
-	return sets
-}
-
 func (s *search) plan() *planner.Plan {
 	nodes := make([]planner.NodeID, len(s.demand.Pods))
 	for i := range nodes {
@@ -194,115 +144,6 @@ func (s *search) again() (bool, error) {
 		}
 	}
 	return true, nil
-}
-
-// fill places the gang inside a domain, members of the kind first before the others of their slice.
-func (s *search) fill(domain planner.Domain, first int) (bool, error) {
-	for k := range s.last {
-		s.last[k] = domain.Lo
-	}
-	for i := range s.sets {
-		set := planner.Set{}
-		if len(s.demand.Sets) > 0 {
-			set = s.demand.Sets[s.sets[i].set]
-		}
-		placed, err := s.inOne(s.inside(domain, set.Required, s.sets[i].slices[0].members[0], func(p planner.PlacedMember) bool {
-			return p.Set == s.sets[i].set
-		}), func(in planner.Domain) (bool, error) { return s.fillSet(&s.sets[i], set, in, first) })
-		if !placed || err != nil {
-			return false, err
-		}
-	}
-	return true, nil
-}
-
-func (s *search) fillSet(m *memberSet, set planner.Set, in planner.Domain, first int) (bool, error) {
-	for i := range m.slices {
-		part, level := &m.slices[i], planner.WholeCluster
-		if set.SliceSize > 0 {
-			level = set.SliceLevel
-		}
-		placed, err := s.inOne(s.inside(in, level, part.members[0], func(p planner.PlacedMember) bool {
-			return p.Set == m.set && p.Slice == part.slice
-		}), func(in planner.Domain) (bool, error) { return s.fillSlice(part.members, set.SliceSize > 0, in, first) })
-		if err != nil {
-			return false, err
-		}
-		if !placed && part.members[0] < s.demand.Min {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func (s *search) fillSlice(members []int, whole bool, in planner.Domain, first int) (bool, error) {
-	order := members
-	if first >= 0 {
-		order = slices.Clone(members)
-		slices.SortStableFunc(order, func(a, b int) int {
-			return boolToInt(s.kinds.of[b] == first) - boolToInt(s.kinds.of[a] == first)
-		})
-	}
-	for _, member := range order {
-		placed, err := s.place(member, in)
-		if err != nil {
-			return false, err
-		}
-		if !placed && (whole || member < s.demand.Min) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func boolToInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// inOne places something inside the first of the domains that holds it.
-func (s *search) inOne(domains []planner.Domain, place func(planner.Domain) (bool, error)) (bool, error) {
-	mark := len(s.placed)
-	for _, in := range domains {
-		placed, err := place(in)
-		if placed || err != nil {
-			return placed, err
-		}
-		if err := s.back(mark); err != nil || s.spent() {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// inside lists the domains of a level inside another that may hold what belongs together: the one
-// with the members that are placed already, or else all of them, first the one that arithmetic has for
-// the given member.
-func (s *search) inside(outer planner.Domain, l planner.Level, member int, together func(planner.PlacedMember) bool) []planner.Domain {
-	if l <= outer.Level {
-		return []planner.Domain{outer}
-	}
-	for _, p := range s.demand.Placed {
-		if together(p) {
-			around, ok := s.cluster.Around(p.Node, l)
-			if !ok || around.Lo < outer.Lo || around.Hi > outer.Hi {
-				return nil
-			}
-			return []planner.Domain{around}
-		}
-	}
-	domains := slices.DeleteFunc(s.cluster.DomainsAt(l), func(d planner.Domain) bool { return d.Lo < outer.Lo || d.Hi > outer.Hi })
-	if node := s.planned[member]; node != planner.NoNode {
-		at := slices.IndexFunc(domains, func(d planner.Domain) bool { return d.Lo <= node && node < d.Hi })
-		if at > 0 {
-			best := domains[at]
-			copy(domains[1:], domains[:at])
-			domains[0] = best
-		}
-	}
-	return domains
 }
 
 // place puts a member on a node of the domain that takes it.
@@ -367,42 +208,6 @@ func (s *search) try(member int, node planner.NodeID) (bool, error) {
 	return false, nil
 }
 
-// blocked says why arithmetic keeps a member off a node, or returns "".
-func (s *search) blocked(member int, node planner.NodeID) string {
-	class := &s.demand.Classes[s.demand.Members[member].Class]
-	if class.Blocked != nil && class.Blocked[node] != 0 {
-		return class.Causes[class.Blocked[node]-1]
-	}
-	for _, a := range class.Requests {
-		if s.cluster.Free(node, a.Resource) < a.Value {
-			return "too little " + s.cluster.ResourceName(a.Resource) + " left"
-		}
-	}
-	return ""
-}
-
-// fail notes the member that found no place, and the reasons if no attempt came further; of two that
-// came as far the later one had the larger domain.
-func (s *search) fail(member int, in planner.Domain) {
-	s.failed = failure{member: member, placed: len(s.placed)}
-	if s.failed.placed < s.best.placed {
-		return
-	}
-	s.best = s.failed
-	s.best.causes = make([]string, s.cluster.NumNodes())
-	kind := s.kinds.of[member]
-	for node := in.Lo; node < in.Hi; node++ {
-		cause := s.passed[node]
-		if cause == "" && s.closed[kind] != nil {
-			cause = s.closed[kind][node]
-		}
-		if cause == "" {
-			cause = s.blocked(member, node)
-		}
-		s.best.causes[node] = cause
-	}
-}
-
 // back undoes the members after the first mark of them, and forgets what was learned with them there.
 func (s *search) back(mark int) error {
 	for n := len(s.log); n > 0 && s.log[n-1].at > mark; n-- {
@@ -410,20 +215,4 @@ func (s *search) back(mark int) error {
 		s.log = s.log[:n-1]
 	}
 	return s.undo(mark)
-}
-
-// lasts reports whether a node that refused a member keeps refusing it, and those like it, when more
-// members have their places. Pods that attract the member, or that even out a spread, may come;
-// everything else only becomes less. Of plugins that are not Kubernetes' own nothing is known.
-func lasts(status *fwk.Status) bool {
-	switch status.Plugin() {
-	case names.InterPodAffinity:
-		return status.Code() == fwk.Unschedulable // kept away, rather than not attracted
-	case names.PodTopologySpread:
-		return status.Code() == fwk.UnschedulableAndUnresolvable // the node has not the label
-	case names.NodeResourcesFit, names.NodePorts, names.NodeName, names.NodeUnschedulable, names.NodeAffinity, names.TaintToleration,
-		names.NodeDeclaredFeatures, names.NodeVolumeLimits, names.VolumeRestrictions, names.VolumeZone, names.VolumeBinding, names.DynamicResources:
-		return true
-	}
-	return false
 }

@@ -25,45 +25,34 @@ type Claim struct {
 
 // Hold takes claims out of what the model has left, until the returned function gives them back.
 func (c *Cluster) Hold(claims []Claim) (release func()) {
-	all := c.inModel(claims)
-	for _, t := range all {
-		c.Take(t.node, t.amounts)
-	}
-	return func() {
-		for _, t := range all {
-			c.Return(t.node, t.amounts)
-		}
-	}
+	return c.change(claims, c.Take, c.Return)
 }
 
 // Unhold gives claims back that are held, until the returned function takes them out again.
 func (c *Cluster) Unhold(claims []Claim) (hold func()) {
-	all := c.inModel(claims)
-	for _, t := range all {
-		c.Return(t.node, t.amounts)
-	}
-	return func() {
-		for _, t := range all {
-			c.Take(t.node, t.amounts)
-		}
-	}
+	return c.change(claims, c.Return, c.Take)
 }
 
-// modelled is a claim in the terms of the model.
-type modelled struct {
-	node    planner.NodeID
-	amounts []planner.Amount
-}
-
-// inModel describes the claims on nodes that the model has.
-func (c *Cluster) inModel(claims []Claim) []modelled {
-	var all []modelled
+// change does something with what the claims are on nodes that the model has, until the returned function undoes it.
+func (c *Cluster) change(claims []Claim, do, undo func(planner.NodeID, []planner.Amount)) func() {
+	type share struct {
+		node    planner.NodeID
+		amounts []planner.Amount
+	}
+	var all []share
 	for _, claim := range claims {
 		if id, ok := c.Node(claim.Node); ok {
-			all = append(all, modelled{id, c.singles.held(c.requestsOf(claim))})
+			all = append(all, share{id, c.singles.held(c.requestsOf(claim))})
 		}
 	}
-	return all
+	for _, s := range all {
+		do(s.node, s.amounts)
+	}
+	return func() {
+		for _, s := range all {
+			undo(s.node, s.amounts)
+		}
+	}
 }
 
 // MostWanted adds up the first resource that claims are for: devices, if they are for any. It returns the zero

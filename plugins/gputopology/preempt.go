@@ -3,6 +3,7 @@ package gputopology
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -87,11 +88,7 @@ func (pl *GPUTopology) findRoom(ctx context.Context, group fwk.PodGroupInfo, pri
 	}
 	started := pl.clock.Now()
 	census := preemption.Census{Cluster: pl.cluster, Gangs: pl, Budgets: pl.budgets, Evicted: pl.evictor.Evicted, Now: started}
-	candidates, err := census.Take(priority, func(pod *corev1.Pod) bool { return memberOf(pod, group.GetPodGroup()) })
-	if err != nil {
-		return nil, nil, err
-	}
-	room, err := preemption.Find(ctx, pl.handle, pl.cluster, d, nil, candidates)
+	room, err := census.Room(ctx, pl.handle, d, nil, priority, func(pod *corev1.Pod) bool { return memberOf(pod, group.GetPodGroup()) })
 	preemption.Observe(room, pl.clock.Since(started))
 	return room, d, err
 }
@@ -114,12 +111,7 @@ func neverPreempts(group *schedulingv1beta1.PodGroup, pods []*corev1.Pod) bool {
 	if p := group.Spec.PreemptionPolicy; p != nil && *p == schedulingv1beta1.PreemptNever {
 		return true
 	}
-	for _, pod := range pods {
-		if p := pod.Spec.PreemptionPolicy; p != nil && *p == corev1.PreemptNever {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(pods, preemption.Never)
 }
 
 // Gang implements preemption.Gangs. What is known of gangs of scheduling.x-k8s.io the plugin of the same profile

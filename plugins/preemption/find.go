@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sort"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -47,6 +48,15 @@ type finder struct {
 	cand   *Candidates
 	*gangplan.Absence
 	checks int
+}
+
+// Room is Find among the candidates for a preemptor of a priority, which own tells the pods of.
+func (c *Census) Room(ctx context.Context, fw framework.Framework, d *gangplan.Demand, claims []gangplan.Claim, priority int32, own func(*corev1.Pod) bool) (*Room, error) {
+	candidates, err := c.Take(priority, own)
+	if err != nil {
+		return nil, err
+	}
+	return Find(ctx, fw, c.Cluster, d, claims, candidates)
 }
 
 // Find returns how a gang gets its places that has just been refused on the snapshot as it is: by pods that

@@ -12,8 +12,6 @@ type Advice struct {
 	// End are tenants whose end would do, none of which could stay; empty if there are none, or too
 	// many to name.
 	End []Tenant
-	// Preempt are those whose eviction would do, the largest first; see Explanation.WouldPreempt.
-	Preempt []Preempted
 	// Looser is a constraint with which the gang fits now; nil if there is none.
 	Looser *Looser
 	// Futile is set if no new node, whatever its shape, could let the gang in: its members must be on the

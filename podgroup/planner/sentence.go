@@ -366,9 +366,6 @@ func (a *Advice) words(e *Explanation) string {
 			ways = append(ways, "now within one "+level(l.Within))
 		}
 	}
-	if len(a.Preempt) > 0 {
-		ways = append(ways, preempting(a.Preempt))
-	}
 	if len(ways) == 0 {
 		return ""
 	}

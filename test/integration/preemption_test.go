@@ -107,7 +107,7 @@ func TestPreemptionTakesNoMoreThanItNeeds(t *testing.T) {
 	// Nor for one that must not, or against those who must not go.
 	s.group("never", 1)
 	s.create(s.members("never", 1, 8, s.priorityWith(1000, corev1.PreemptNever))...)
-	if c := s.awaitRefused("never"); !strings.Contains(c.Message, "preemptionPolicy Never") {
+	if c := s.awaitRefused("never"); !strings.Contains(c.Message, "preemptionPolicy Never") || !strings.Contains(c.Message, "; it would fit by preempting pod ") {
 		t.Errorf("why: %s", c.Message)
 	}
 	s.mustStay("single", 8)
