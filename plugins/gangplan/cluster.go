@@ -26,6 +26,8 @@ type Cluster struct {
 	asked       asked
 	tenants     []tenancies // by node, as far as they were asked for
 	ledger      ledger
+	// claimed counts the claims that are held on nodes.
+	claimed map[string]int
 }
 
 // seen tells a node's state apart from an earlier one. The generation alone does not: pods that are
@@ -37,7 +39,7 @@ type seen struct {
 
 // NewCluster returns an empty model whose topology levels are the given node labels, outermost first.
 func NewCluster(levels []string) *Cluster {
-	return &Cluster{Cluster: planner.NewCluster(levels), eligibility: newEligibilityCache()}
+	return &Cluster{Cluster: planner.NewCluster(levels), eligibility: newEligibilityCache(), claimed: map[string]int{}}
 }
 
 // Sync brings the model up to the snapshot's nodes.

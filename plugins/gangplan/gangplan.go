@@ -25,7 +25,21 @@ type Claim struct {
 
 // Hold takes claims out of what the model has left, until the returned function gives them back.
 func (c *Cluster) Hold(claims []Claim) (release func()) {
-	return c.change(claims, c.Take, c.Return)
+	undo := c.change(claims, c.Take, c.Return)
+	c.countClaims(claims, 1)
+	return func() {
+		undo()
+		c.countClaims(claims, -1)
+	}
+}
+
+// countClaims counts the claims that are held on nodes.
+func (c *Cluster) countClaims(claims []Claim, by int) {
+	for _, claim := range claims {
+		if c.claimed[claim.Node] += by; c.claimed[claim.Node] == 0 {
+			delete(c.claimed, claim.Node)
+		}
+	}
 }
 
 // Unhold gives claims back that are held, until the returned function takes them out again.

@@ -62,6 +62,22 @@ func TestLedgerForgetsPodsThatCameAndWent(t *testing.T) {
 	}
 }
 
+// A gang that was refused beside what another one claimed hears of the end of the pod that took it, although the model
+// was not synced while that ran.
+func TestLedgerOfPodsThatTookWhatWasClaimed(t *testing.T) {
+	s := newScene(t, nil, nil, stage.Nodes(2, 8)...)
+	claim, err := ClaimOf(on0(60, 8), "n0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := s.cluster.Hold([]Claim{claim})
+	w := s.refusedWatch(t, 2, 8)
+	release()
+	if !w.PodHelps(gone(t, 60, 8)) {
+		t.Error("who claimed the node is gone, and the gang is not to be planned")
+	}
+}
+
 // The scheduler's queue replays events to a gang that was being planned when they came.
 func TestLedgerCountsAnEventOnce(t *testing.T) {
 	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/muster-sched/muster/podgroup/planner"
@@ -18,13 +19,16 @@ type Watch struct {
 	watch  *planner.Watch
 	levels []string
 	ledger *ledger
+	// claimed are the nodes on which claims were held when the gang was refused.
+	claimed sets.Set[string]
 	// singles are what the gang asks of a node that only this package counts: an empty node has one.
 	singles []planner.ResourceAmount
 }
 
-// Watch returns a watch for a gang that Plan just refused with the given explanation.
+// Watch returns a watch for a gang that Plan just refused with the given explanation. The claims that it was refused
+// beside are to be held.
 func (c *Cluster) Watch(d *Demand, e *planner.Explanation) *Watch {
-	return &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels(), ledger: &c.ledger, singles: c.singlesOf(d)}
+	return &Watch{watch: c.Cluster.Watch(&d.Demand, e), levels: c.Levels(), ledger: &c.ledger, singles: c.singlesOf(d), claimed: sets.KeySet(c.claimed)}
 }
 
 // singlesOf lists what the members ask of a node that only this package counts, as an empty node has it.
@@ -101,9 +105,14 @@ func (l *LastFreed) By(old, now *corev1.Pod) (*Freed, error) {
 	return l.freed, nil
 }
 
-// PodHelps reports whether what a pod gave back could help.
+// PodHelps reports whether what a pod gave back could help. One that the model never showed may have taken what was
+// claimed, and that did count.
 func (w *Watch) PodHelps(f *Freed) bool {
-	return w.could(w.ledger.after(f))
+	change := w.ledger.after(f)
+	if change.Freed == nil && w.claimed.Has(f.node) {
+		change.Freed = f.amounts
+	}
+	return w.could(change)
 }
 
 // ClaimHelps reports whether a claim that is held no more could help. No pod ever showed it, so that what
