@@ -178,7 +178,8 @@ func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedNa
 		default:
 			pl.background(func() {
 				for _, pod := range pl.waitingPods(key, func(m *podgroup.Member) bool { return !m.Gated && m.SchedulerName == pl.handle.ProfileName() }) {
-					if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Reason == corev1.PodReasonUnschedulable {
+					_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+					if c != nil && (c.Reason == corev1.PodReasonUnschedulable || pod.Status.NominatedNodeName != "") {
 						if !pl.setReason(logger, pod, ReasonIncomplete, why) {
 							pl.takeBackLater(logger, key)
 							return

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ type api struct {
 	pods    map[types.NamespacedName]*corev1.Pod
 	groups  map[types.NamespacedName]*v1alpha1.PodGroup
 	nodes   map[string]*corev1.Node
+	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
 	// members are the names of the pods that carry a gang's label.
 	members map[types.NamespacedName]map[string]bool
 	// watchers are called with every change, in order.
@@ -40,6 +42,7 @@ func newAPI(clock *Clock) *api {
 		pods:    map[types.NamespacedName]*corev1.Pod{},
 		groups:  map[types.NamespacedName]*v1alpha1.PodGroup{},
 		nodes:   map[string]*corev1.Node{},
+		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		members: map[types.NamespacedName]map[string]bool{},
 	}
 }
@@ -302,6 +305,10 @@ func (a *api) list(kind object) []object {
 		}
 	case *corev1.Node:
 		for _, o := range a.nodes {
+			all = append(all, o)
+		}
+	case *policyv1.PodDisruptionBudget:
+		for _, o := range a.budgets {
 			all = append(all, o)
 		}
 	case *v1alpha1.PodGroup:

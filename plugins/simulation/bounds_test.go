@@ -73,14 +73,19 @@ func (i *inspector) atRest() {
 		i.broken("I2", "pod %s waits at Permit, and nothing is under way that could end that", p.waiting[uid].pod.Name)
 	}
 	for key, partial := range i.partial {
-		if late := now.Sub(partial.noticed) - rendezvous.Timeout; !partial.noticed.IsZero() && late > releaseTime {
+		if late := now.Sub(partial.noticed) - rendezvous.Timeout; !partial.noticed.IsZero() && late > i.releaseTime(key) {
 			i.broken("I8", "gang %s has been bound in part for %v longer than its rendezvous may take", key.Name, late)
 		}
 	}
 }
 
-// releaseTime is how long the release of a gang may take.
-const releaseTime = 2 * time.Second
+// releaseTime is how long the release of a gang may take: a budget is respected for a while.
+func (i *inspector) releaseTime(key types.NamespacedName) time.Duration {
+	if i.c.api.budgets[key] != nil {
+		return 40 * time.Second
+	}
+	return 2 * time.Second
+}
 
 // preempting reports whether a gang waits for pods to end, and checks that none does so for longer than they may take.
 func (i *inspector) preempting() bool {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -110,15 +109,6 @@ func (c podClient) Patch(_ context.Context, name string, kind types.PatchType, d
 	}
 	c.client.api.updatePod(key, old.UID, func(pod *corev1.Pod) { pod.Status = patched.Status })
 	return c.client.api.pods[key], nil
-}
-
-// EvictV1 implements typedcorev1.PodExpansion; there are no PodDisruptionBudgets.
-func (c podClient) EvictV1(ctx context.Context, eviction *policyv1.Eviction) error {
-	options := metav1.DeleteOptions{}
-	if eviction.DeleteOptions != nil {
-		options = *eviction.DeleteOptions
-	}
-	return c.Delete(ctx, eviction.Name, options)
 }
 
 func notFound(name string) error {

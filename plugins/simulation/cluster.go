@@ -58,6 +58,8 @@ const (
 	ShowMember
 	// ShowNode shows the scheduler the next change of a node.
 	ShowNode
+	// ShowBudget shows the scheduler the next change of a PodDisruptionBudget.
+	ShowBudget
 	// ShowPod shows the scheduler the next change of a pod.
 	ShowPod
 	// MakePod lets a Job make a pod that it lacks.
@@ -81,7 +83,7 @@ const (
 // String names the work.
 func (w Work) String() string {
 	return [works]string{
-		"ShowPodGroup", "ShowMember", "ShowNode", "ShowPod", "MakePod", "DoInBackground", "WriteConditions", "GoOnBinding", "Reconcile", "Ring", "Schedule",
+		"ShowPodGroup", "ShowMember", "ShowNode", "ShowBudget", "ShowPod", "MakePod", "DoInBackground", "WriteConditions", "GoOnBinding", "Reconcile", "Ring", "Schedule",
 	}[w]
 }
 
@@ -168,6 +170,7 @@ func (c *Cluster) saw(old, now object) {
 		if c.groups != nil {
 			c.groups.saw(o)
 		}
+		c.api.recountBudget(o)
 		return
 	case *v1alpha1.PodGroup:
 		if c.groups != nil {
@@ -182,6 +185,7 @@ func (c *Cluster) saw(old, now object) {
 		if c.groups != nil {
 			c.groups.saw(pod)
 		}
+		c.api.recountBudget(pod)
 	}
 }
 
@@ -205,6 +209,9 @@ func (c *Cluster) Submit(spec Job) {
 	c.jobs[spec.Name] = j
 	c.names = append(c.names, spec.Name)
 	c.tell(Event{Kind: Submitted, Object: j.key()})
+	if spec.Disruptions != nil {
+		c.api.createBudget(j.budget())
+	}
 	if !spec.WithoutGroup {
 		c.CreateGroup(spec.Name)
 	}
@@ -259,6 +266,7 @@ func (c *Cluster) Withdraw(name string) {
 	}
 	c.tell(Event{Kind: Withdrawn, Object: j.key()})
 	c.api.deleteGroup(j.key())
+	c.api.deleteBudget(j.key())
 	for _, o := range c.api.list((*corev1.Pod)(nil)) {
 		if pod := o.(*corev1.Pod); len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].UID == j.uid {
 			c.DeletePod(pod.Name)
@@ -333,7 +341,7 @@ func (c *Cluster) Hold(w Work) { c.held.Insert(w) }
 // LetGo ends what Hold began.
 func (c *Cluster) LetGo(w Work) { c.held.Delete(w) }
 
-// Relist makes a watch of the scheduler start again: ShowPodGroup, ShowMember, ShowNode or ShowPod.
+// Relist makes a watch of the scheduler start again: ShowPodGroup, ShowMember, ShowNode, ShowBudget or ShowPod.
 func (c *Cluster) Relist(w Work) {
 	if f := c.feed(w); f != nil {
 		f.relist(c.process.lists[f]())
@@ -351,6 +359,8 @@ func (c *Cluster) feed(w Work) *feed {
 		return c.process.members
 	case ShowNode:
 		return c.process.nodes
+	case ShowBudget:
+		return c.process.budgets
 	case ShowPod:
 		return c.process.pods
 	}

@@ -173,3 +173,32 @@ func TestPreemptionOfASchedulerThatDied(t *testing.T) {
 		t.Error("it still preempts")
 	}
 }
+
+// Members of a gang that preempted ask for no node any more when their PodGroup is gone: each change of theirs would
+// keep others from it anew.
+func TestNominationsEndWithThePodGroup(t *testing.T) {
+	c := newCluster(t, Options{})
+	for i := range 2 {
+		c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
+	}
+	c.Submit(Job{Name: "low", Sizes: []int64{8, 8}, MinMember: 2, StopTime: time.Minute})
+	advance(t, c, 10*time.Second)
+	c.Submit(Job{Name: "high", Sizes: []int64{8, 8}, MinMember: 2, Priority: 10})
+	advance(t, c, time.Second)
+	nominated := func() (n int) {
+		for _, pod := range c.api.podsOf(types.NamespacedName{Namespace: Namespace, Name: "high"}) {
+			if pod.Status.NominatedNodeName != "" {
+				n++
+			}
+		}
+		return n
+	}
+	if nominated() != 2 {
+		t.Fatalf("%d members are nominated, want 2", nominated())
+	}
+	c.DeleteGroup("high")
+	advance(t, c, 5*time.Second)
+	if nominated() != 0 {
+		t.Errorf("%d members are nominated still", nominated())
+	}
+}

@@ -192,9 +192,9 @@ type evictions struct {
 	api *api
 }
 
-// Create evicts a pod; there are no PodDisruptionBudgets.
+// Create evicts a pod.
 func (e evictions) Create(_ context.Context, o, eviction ctrlclient.Object, _ ...ctrlclient.SubResourceCreateOption) error {
-	return e.api.deleteOnly(nameOf(o), eviction.(*policyv1.Eviction).DeleteOptions.Preconditions)
+	return e.api.evict(nameOf(o), eviction.(*policyv1.Eviction).DeleteOptions.Preconditions)
 }
 
 // deleteOnly deletes a pod if it is the one that is meant.

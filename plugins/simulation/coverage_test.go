@@ -23,7 +23,21 @@ func (c *coverage) add(counts map[string]int) {
 }
 
 // least is how often things happen at least in ten thousand steps, so that what is checked about them was put to the test.
-var least = map[string]int{}
+var least = map[string]int{
+	"PodGroups edited":                     200,
+	"bindings failed":                      80,
+	"budgets violated":                     1,
+	"commits carried out":                  600,
+	"commits interrupted":                  80,
+	"gangs bound in part":                  200,
+	"gangs evicted whole":                  25,
+	"gangs released":                       15,
+	"preemptions":                          50,
+	"preemptions judged by what they free": 10,
+	"single pods evicted":                  30,
+	"surplus evicted":                      1,
+	"the scheduler killed or started":      250,
+}
 
 // check logs how often what happened, and fails if something did not happen often enough to prove anything.
 func (c *coverage) check(t *testing.T, steps int64) {

@@ -29,6 +29,8 @@ type moment struct {
 	// going are the pods on nodes that are on their way out, and overdue those of which nobody can tell whether they
 	// ever will be gone.
 	going, overdue sets.Set[types.UID]
+	// kept are the pods that a budget keeps from every eviction.
+	kept sets.Set[types.UID]
 	// nominated are the pods for which room is kept on nodes.
 	nominated map[types.UID]nominated
 	// current is set if the scheduler had been shown everything, and kept no room that cannot be seen from outside.
@@ -49,7 +51,7 @@ func (i *inspector) remember() *moment {
 	m := &moment{
 		at: i.c.clock.Now(), groups: map[types.NamespacedName]*v1alpha1.PodGroup{}, members: map[types.NamespacedName][]*corev1.Pod{},
 		going: sets.New[types.UID](), overdue: sets.New[types.UID](), nominated: map[types.UID]nominated{},
-		pods: map[types.UID]*corev1.Pod{},
+		pods: map[types.UID]*corev1.Pod{}, kept: sets.New[types.UID](),
 	}
 	infos, err := p.framework.SnapshotSharedLister().NodeInfos().List()
 	must(err)
@@ -61,6 +63,8 @@ func (i *inspector) remember() *moment {
 				m.overdue.Insert(pod.UID)
 			case pod.DeletionTimestamp != nil || i.evicted.Has(pod.UID):
 				m.going.Insert(pod.UID)
+			case i.c.api.budgetOf(pod) != nil && i.c.api.budgetOf(pod).Spec.MaxUnavailable.IntValue() == 0:
+				m.kept.Insert(pod.UID)
 			}
 		}
 		for _, n := range p.scheduler.SchedulingQueue.NominatedPodsForNode(info.Node().Name) {
@@ -83,7 +87,7 @@ func (i *inspector) remember() *moment {
 	for _, pods := range m.members {
 		slices.SortFunc(pods, podgroup.CompareMembers)
 	}
-	m.current = len(p.pods.pending)+len(p.members.pending)+len(p.groups.pending)+len(p.nodes.pending) == 0 && m.at.Sub(i.lastLoss) > roomKept
+	m.current = len(p.pods.pending)+len(p.members.pending)+len(p.groups.pending)+len(p.nodes.pending)+len(p.budgets.pending) == 0 && m.at.Sub(i.lastLoss) > roomKept
 	return m
 }
 
@@ -151,6 +155,12 @@ func (i *inspector) preempted(m *moment, by types.NamespacedName, asked sets.Set
 		return
 	}
 	claims := m.claims(by, priority)
+	if kept := asked.Intersection(m.kept); kept.Len() > 0 {
+		i.count("budgets violated")
+		if others := m.mayGoWithin(by, priority); i.fits(m, g, others, claims) {
+			i.broken("I6", "%s are evicted for gang %s although their budgets forbid it, and others would do: %s", m.names(kept), by.Name, m.names(others))
+		}
+	}
 	for _, stays := range alternatives(units) {
 		rest := asked.Clone().Delete(stays...)
 		if i.fits(m, g, rest, claims) {
@@ -246,6 +256,35 @@ func alternatives(units []*victims) (all [][]types.UID) {
 		}
 	}
 	return all
+}
+
+// mayGoWithin are all pods that a gang may preempt without violating a budget.
+func (m *moment) mayGoWithin(by types.NamespacedName, priority int32) sets.Set[types.UID] {
+	may, protected := sets.New[types.UID](), sets.New[types.NamespacedName]()
+	visit := func(do func(types.NamespacedName, bool, *corev1.Pod)) {
+		for _, info := range m.nodes {
+			for _, on := range info.GetPods() {
+				pod := on.GetPod()
+				key, member := podgroup.Key(pod)
+				if !m.going.Has(pod.UID) && !m.overdue.Has(pod.UID) {
+					do(key, member, pod)
+				}
+			}
+		}
+	}
+	stays := func(pod *corev1.Pod) bool { return corev1helpers.PodPriority(pod) >= priority || m.kept.Has(pod.UID) }
+	visit(func(key types.NamespacedName, member bool, pod *corev1.Pod) {
+		group := m.groups[key]
+		if member && (stays(pod) || group != nil && group.Annotations[podgroup.PreemptibleAnnotation] == "false") {
+			protected.Insert(key)
+		}
+	})
+	visit(func(key types.NamespacedName, member bool, pod *corev1.Pod) {
+		if !stays(pod) && !(member && (key == by || protected.Has(key))) {
+			may.Insert(pod.UID)
+		}
+	})
+	return may
 }
 
 // names lists pods.

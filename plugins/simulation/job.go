@@ -37,6 +37,8 @@ type Job struct {
 	RunTime time.Duration
 	// StopTime is how long a pod takes to end after it was told so, within its grace period; by default five seconds.
 	StopTime time.Duration
+	// Disruptions is how many of its pods its PodDisruptionBudget lets be evicted at a time; nil for no budget.
+	Disruptions *int32
 	// PreemptionPolicy is that of the pods, "" for PreemptLowerPriority.
 	PreemptionPolicy corev1.PreemptionPolicy
 	// Gated is whether the pods have a scheduling gate until Ungate.
@@ -75,7 +77,7 @@ func (j *job) pod(index int) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: Namespace,
 		Name:      fmt.Sprintf("%s-%d-%d", j.Name, index, j.made[index]),
-		Labels:    map[string]string{batchv1.JobCompletionIndexAnnotation: strconv.Itoa(index)},
+		Labels:    map[string]string{batchv1.JobNameLabel: j.Name, batchv1.JobCompletionIndexAnnotation: strconv.Itoa(index)},
 		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "batch/v1", Kind: "Job", Name: j.Name, UID: j.uid, Controller: new(bool),
 		}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/muster-sched/muster/podgroup"
@@ -175,6 +176,8 @@ func (m *machine) SubmitGang(t *rapid.T) {
 		Annotations: map[string]string{},
 	}
 	switch rapid.IntRange(0, 9).Draw(t, "preemption") {
+	case 6, 7:
+		job.Disruptions = ptr.To(rapid.SampledFrom([]int32{0, 0, 2}).Draw(t, "disruptions"))
 	case 8:
 		job.PreemptionPolicy = corev1.PreemptNever
 	case 9:
@@ -194,10 +197,17 @@ func (m *machine) SubmitGang(t *rapid.T) {
 	}
 	maps.Copy(job.Annotations, m.topology(t, n, job.MinMember))
 	job.WithoutGroup = rapid.IntRange(0, 9).Draw(t, "without group") == 9
-	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d %s, run time %v, stop time %v, gated %v, PodGroup later %v, %v",
-		job.Name, job.Sizes, job.MinMember, job.Priority, job.PreemptionPolicy, job.RunTime, job.StopTime, job.Gated, job.WithoutGroup, job.Annotations)
+	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d %s, run time %v, stop time %v, disruptions %v, gated %v, PodGroup later %v, %v",
+		job.Name, job.Sizes, job.MinMember, job.Priority, job.PreemptionPolicy, job.RunTime, job.StopTime, disruptionsOf(job), job.Gated, job.WithoutGroup, job.Annotations)
 	m.c.Submit(job)
 	m.follow(t)
+}
+
+func disruptionsOf(job Job) string {
+	if job.Disruptions == nil {
+		return "any"
+	}
+	return fmt.Sprint(*job.Disruptions)
 }
 
 func (m *machine) topology(t *rapid.T, n int, minMember int32) map[string]string {
@@ -279,7 +289,10 @@ func (m *machine) SubmitPods(t *rapid.T) {
 	for range rapid.IntRange(1, 3).Draw(t, "pods") {
 		job.Sizes = append(job.Sizes, rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "size"))
 	}
-	t.Logf("single pods %s are submitted: %v GPUs, priority %d, run time %v", job.Name, job.Sizes, job.Priority, job.RunTime)
+	if rapid.IntRange(0, 4).Draw(t, "budget") == 4 {
+		job.Disruptions = ptr.To[int32](0)
+	}
+	t.Logf("single pods %s are submitted: %v GPUs, priority %d, run time %v, disruptions %s", job.Name, job.Sizes, job.Priority, job.RunTime, disruptionsOf(job))
 	m.c.Submit(job)
 	m.follow(t)
 }
@@ -338,6 +351,32 @@ func (m *machine) Withdraw(t *rapid.T) {
 func (m *machine) DeletePod(t *rapid.T) {
 	pod := m.somePod(t, func(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil })
 	t.Logf("pod %s is deleted", pod.Name)
+	m.c.DeletePod(pod.Name)
+	m.follow(t)
+}
+
+// Interrupt submits a small gang, goes on until members wait for the rest of theirs, and deletes one of them.
+func (m *machine) Interrupt(t *rapid.T) {
+	if m.c.process == nil || len(m.c.jobs) >= mostJobs+2 {
+		t.Skip("dead, or enough")
+	}
+	m.jobs++
+	job := Job{Name: fmt.Sprintf("i%d", m.jobs), Priority: 10, RunTime: 20 * time.Second, Sizes: []int64{1, 1, 1}, MinMember: int32(rapid.IntRange(2, 3).Draw(t, "minMember"))}
+	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d, run time %v", job.Name, job.Sizes, job.MinMember, job.Priority, job.RunTime)
+	m.c.Submit(job)
+	more := true
+	for n := 0; n < 100 && more && len(m.c.process.waiting) == 0; n++ {
+		_, more = m.c.Step()
+	}
+	uids := sortedKeys(m.c.process.waiting)
+	if len(uids) == 0 {
+		t.Logf("  ... and nobody waits at Permit")
+		m.follow(t)
+		return
+	}
+	pod := m.c.process.waiting[rapid.SampledFrom(uids).Draw(t, "pod")].pod
+	m.i.count("commits interrupted")
+	t.Logf("pod %s is deleted while it waits at Permit", pod.Name)
 	m.c.DeletePod(pod.Name)
 	m.follow(t)
 }
@@ -477,6 +516,7 @@ func (m *machine) EditGroup(t *rapid.T) {
 	j := m.someJob(t, func(j *job) bool { return m.c.api.groups[j.key()] != nil })
 	min := int32(rapid.IntRange(1, len(j.Sizes)).Draw(t, "minMember"))
 	topology := m.topology(t, len(j.Sizes), min)
+	m.i.count("PodGroups edited")
 	t.Logf("PodGroup %s is edited: minMember %d, %v", j.Name, min, topology)
 	m.c.EditGroup(j.Name, func(group *v1alpha1.PodGroup) {
 		group.Spec.MinMember = min

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -47,9 +48,9 @@ type process struct {
 	cancel    context.CancelFunc
 	dead      bool
 
-	pods, nodes, members, groups *feed
-	lists                        map[*feed]func() []object
-	stops                        []func()
+	pods, nodes, members, groups, budgets *feed
+	lists                                 map[*feed]func() []object
+	stops                                 []func()
 
 	background []func()
 	// evictions are the pods that were asked to go since the last work in the background began.
@@ -130,11 +131,14 @@ func (c *Cluster) start() (*process, error) {
 	})
 	p.nodes = watched(p, indexers(), nil, func(*corev1.Node) bool { return true })
 	p.groups = watched(p, indexers(), nil, func(*v1alpha1.PodGroup) bool { return true })
+	p.budgets = watched(p, indexers(), nil, func(*policyv1.PodDisruptionBudget) bool { return true })
 	p.members = watched(p, podgroup.NewPodInformer(client, 0).GetIndexer(), podgroup.Transform, func(pod *corev1.Pod) bool {
 		return pod.Labels[v1alpha1.GroupLabel] != ""
 	})
 	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.pods })
 	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.nodes })
+
+	factory.InformerFor(&policyv1.PodDisruptionBudget{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.budgets })
 
 	profiles, err := profileOf(&c.options)
 	if err != nil {
@@ -170,7 +174,9 @@ func (c *Cluster) start() (*process, error) {
 	}
 	p.scheduler.Profiles[SchedulerName].SetAPICacher(&apiCalls{p})
 	p.scheduler.Profiles[SchedulerName] = p.framework
+	p.scheduler.FailureHandler = coscheduling.TellReasons(p.scheduler.FailureHandler)
 	p.nodes.relist(p.lists[p.nodes]())
+	p.budgets.relist(p.lists[p.budgets]())
 	p.pods.relist(p.lists[p.pods]())
 	return p, nil
 }
