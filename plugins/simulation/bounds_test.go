@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -72,6 +73,9 @@ func (i *inspector) atRest() {
 	for _, uid := range sortedKeys(p.waiting) {
 		i.broken("I2", "pod %s waits at Permit, and nothing is under way that could end that", p.waiting[uid].pod.Name)
 	}
+	if _, n := i.reservedFor(); n > 1 {
+		i.broken("I2", "room is reserved for %d gangs at a time", n)
+	}
 	for key, partial := range i.partial {
 		if late := now.Sub(partial.noticed) - rendezvous.Timeout; !partial.noticed.IsZero() && late > i.releaseTime(key) {
 			i.broken("I8", "gang %s has been bound in part for %v longer than its rendezvous may take", key.Name, late)
@@ -87,21 +91,30 @@ func (i *inspector) releaseTime(key types.NamespacedName) time.Duration {
 	return 2 * time.Second
 }
 
-// preempting reports whether a gang waits for pods to end, and checks that none does so for longer than they may take.
-func (i *inspector) preempting() bool {
+// underWay reports whether a gang waits for pods to end or for nodes to come, with room kept for it, and checks that none
+// does so for longer than it may.
+func (i *inspector) underWay() bool {
 	any := false
+	if len(i.c.api.nodes) == 0 {
+		return false // the scheduler asks no plugin, which says no more then
+	}
 	for _, o := range i.c.api.list((*v1alpha1.PodGroup)(nil)) {
-		c := meta.FindStatusCondition(o.(*v1alpha1.PodGroup).Status.Conditions, v1alpha1.ConditionPreempting)
-		if c == nil || c.Status != "True" {
-			continue
-		}
-		if s := i.state(nameOf(o)); !s.complete() || s.bound+s.finished >= int(s.group.Spec.MinMember) {
-			continue // the scheduler has nothing to say about it
-		}
-		any = true
-		if waits := i.c.clock.Now().Sub(c.LastTransitionTime.Time); waits > preemptionLimit {
-			i.broken("I2", "gang %s has waited for pods to end for %v: %s", o.GetName(), waits, c.Message)
-			return false
+		for kind, limit := range map[string]time.Duration{
+			v1alpha1.ConditionPreempting:   preemptionLimit,
+			v1alpha1.ConditionProvisioning: window + 2*time.Second,
+		} {
+			c := meta.FindStatusCondition(o.(*v1alpha1.PodGroup).Status.Conditions, kind)
+			if c == nil || c.Status != metav1.ConditionTrue {
+				continue
+			}
+			if s := i.state(nameOf(o)); !s.complete() || s.bound+s.finished >= int(s.group.Spec.MinMember) {
+				continue // the scheduler has nothing to say about it
+			}
+			any = true
+			if lasts := i.c.clock.Now().Sub(c.LastTransitionTime.Time); lasts > limit {
+				i.broken("I2", "room has been kept for gang %s for %v: %s", o.GetName(), lasts, c.Message)
+				return false
+			}
 		}
 	}
 	return any
@@ -109,3 +122,29 @@ func (i *inspector) preempting() bool {
 
 // preemptionLimit is the longest that a gang waits for pods to end.
 const preemptionLimit = slowStop + time.Minute + 2*time.Second
+
+// reservedFor is the gang that this scheduler reserves room for, nil if it does so for none, and for how many.
+func (i *inspector) reservedFor() (group *v1alpha1.PodGroup, n int) {
+	for _, o := range i.c.api.list((*v1alpha1.PodGroup)(nil)) {
+		c := meta.FindStatusCondition(o.(*v1alpha1.PodGroup).Status.Conditions, v1alpha1.ConditionReserved)
+		if c != nil && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.Time.Before(i.started) {
+			group = o.(*v1alpha1.PodGroup)
+			n++
+		}
+	}
+	return group, n
+}
+
+// keptOut reports whether a gang may have to leave room to another one for which it is reserved.
+func (i *inspector) keptOut(s *gangState) bool {
+	group, _ := i.reservedFor()
+	if group == nil || group.Name == s.group.Name {
+		return false
+	}
+	owner := i.c.jobs[group.Name]
+	if owner == nil || owner.Priority < *s.waiting[0].Spec.Priority {
+		return false
+	}
+	i.count("gangs kept out by a reservation")
+	return true
+}

@@ -34,6 +34,8 @@ var least = map[string]int{
 	"gangs released":                       15,
 	"preemptions":                          50,
 	"preemptions judged by what they free": 10,
+	"provisioning windows":                 5,
+	"reservations":                         3,
 	"single pods evicted":                  30,
 	"surplus evicted":                      1,
 	"the scheduler killed or started":      250,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -87,7 +88,11 @@ func (i *inspector) remember() *moment {
 	for _, pods := range m.members {
 		slices.SortFunc(pods, podgroup.CompareMembers)
 	}
-	m.current = len(p.pods.pending)+len(p.members.pending)+len(p.groups.pending)+len(p.nodes.pending)+len(p.budgets.pending) == 0 && m.at.Sub(i.lastLoss) > roomKept
+	holds := false
+	for _, group := range m.groups {
+		holds = holds || meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReserved) || meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionProvisioning)
+	}
+	m.current = !holds && len(p.pods.pending)+len(p.members.pending)+len(p.groups.pending)+len(p.nodes.pending)+len(p.budgets.pending) == 0 && m.at.Sub(i.lastLoss) > roomKept
 	return m
 }
 

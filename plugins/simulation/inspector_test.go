@@ -39,6 +39,8 @@ type inspector struct {
 	since map[types.UID]time.Time
 	// lastLoss is when a pod was lost last: for a while the plugin may keep its room.
 	lastLoss time.Time
+	// started is when the scheduler was started or killed last.
+	started time.Time
 	// partial are the gangs that have some places and fewer than they need.
 	partial map[types.NamespacedName]*partial
 	// preemptor is the gang that pods are just being evicted for, and evicted are those that were, by this process.
@@ -70,10 +72,9 @@ func (i *inspector) broken(invariant, format string, args ...any) {
 // saw notes when pods are lost, and which gangs have too few places.
 func (i *inspector) saw(old, now object) {
 	defer i.recount(old, now)
-	if was, ok := old.(*v1alpha1.PodGroup); ok {
-		if is, ok := now.(*v1alpha1.PodGroup); ok && was.Annotations[podgroup.ReleasedAtAnnotation] != is.Annotations[podgroup.ReleasedAtAnnotation] &&
-			is.Annotations[podgroup.ReleasedAtAnnotation] != "" {
-			i.count("gangs released")
+	if before, ok := old.(*v1alpha1.PodGroup); ok {
+		if after, ok := now.(*v1alpha1.PodGroup); ok {
+			i.sawGroup(before, after)
 		}
 	}
 	was, _ := old.(*corev1.Pod)
@@ -82,6 +83,18 @@ func (i *inspector) saw(old, now object) {
 	case was == nil || was.Spec.NodeName == "" || was.Status.Phase == corev1.PodSucceeded:
 	case !exists || pod.DeletionTimestamp != nil && was.DeletionTimestamp == nil || pod.Status.Phase == corev1.PodFailed && was.Status.Phase != corev1.PodFailed:
 		i.lastLoss = i.c.clock.Now()
+	}
+}
+
+// sawGroup counts what begins for a gang.
+func (i *inspector) sawGroup(before, after *v1alpha1.PodGroup) {
+	if at := after.Annotations[podgroup.ReleasedAtAnnotation]; at != "" && at != before.Annotations[podgroup.ReleasedAtAnnotation] {
+		i.count("gangs released")
+	}
+	for kind, what := range map[string]string{v1alpha1.ConditionReserved: "reservations", v1alpha1.ConditionProvisioning: "provisioning windows"} {
+		if meta.IsStatusConditionTrue(after.Status.Conditions, kind) && !meta.IsStatusConditionTrue(before.Status.Conditions, kind) {
+			i.count(what)
+		}
 	}
 }
 
@@ -106,6 +119,7 @@ func (i *inspector) see(e Event) {
 	case Restarted:
 		i.count("the scheduler killed or started")
 		i.evicted.Clear()
+		i.started = e.At
 		clear(i.onWay)
 		i.unanswered.Clear()
 	}
@@ -374,6 +388,9 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 		i.broken("I1", "gang %s has %d members bound, %d finished, needs %d, and never had them", key.Name, s.bound, s.finished, min)
 	}
 	if !s.complete() || len(s.waiting) == 0 {
+		return
+	}
+	if i.keptOut(&s) {
 		return
 	}
 	for _, pod := range s.placed {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,8 @@ type machine struct {
 	random *rand.Rand
 	// settled is set after a step from which everything followed.
 	settled bool
+	// declares is set if Jobs say how long they run.
+	declares bool
 }
 
 // The most that there is at a time.
@@ -37,13 +40,26 @@ const (
 	mostNodes = 6
 )
 
+// variants are what is configured besides, mostly nothing.
+var variants = []string{
+	"", "", "",
+	"reservation: {afterSeconds: 15, maxSeconds: 120}",
+	fmt.Sprintf("provisioningWindowSeconds: %d", int(window.Seconds())),
+}
+
+// window is how long new nodes are held for a gang, in walks in which they are.
+const window = 30 * time.Second
+
 // rendezvous is the policy in the simulated clusters.
 var rendezvous = podgroup.RendezvousPolicy{Timeout: 2 * time.Minute, Limit: 3, Backoff: 10 * time.Second, MaxBackoff: time.Minute}
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{}
+	variant := rapid.SampledFrom(variants).Draw(t, "variant")
+	m.declares = strings.HasPrefix(variant, "reservation")
+	t.Logf("the plugin is configured like this: %q", variant)
 	c, err := New(Options{
-		Coscheduling: fmt.Sprintf("{topologyLevels: [block, rack], repairTimeoutSeconds: %d}", int(roomKept.Seconds())),
+		Coscheduling: fmt.Sprintf("{topologyLevels: [block, rack], repairTimeoutSeconds: %d, %s}", int(roomKept.Seconds()), variant),
 		GPUTopology:  "topologyLevels: [block, rack]",
 		Binds:        m.binds,
 		Choose:       m.choose,
@@ -197,6 +213,9 @@ func (m *machine) SubmitGang(t *rapid.T) {
 	}
 	maps.Copy(job.Annotations, m.topology(t, n, job.MinMember))
 	job.WithoutGroup = rapid.IntRange(0, 9).Draw(t, "without group") == 9
+	if m.declares && job.RunTime > 0 {
+		job.Annotations[podgroup.RunTimeAnnotation] = (job.RunTime + 2*startTime).String()
+	}
 	t.Logf("gang %s is submitted: %v GPUs, minMember %d, priority %d %s, run time %v, stop time %v, disruptions %v, gated %v, PodGroup later %v, %v",
 		job.Name, job.Sizes, job.MinMember, job.Priority, job.PreemptionPolicy, job.RunTime, job.StopTime, disruptionsOf(job), job.Gated, job.WithoutGroup, job.Annotations)
 	m.c.Submit(job)
@@ -574,7 +593,7 @@ func (m *machine) Quiet(t *rapid.T) {
 	for began := m.c.clock.Now(); ; {
 		m.advance(t, retried)
 		now := m.c.clock.Now()
-		if now.Sub(m.i.lastLoss) > roomKept && !m.i.preempting() {
+		if now.Sub(m.i.lastLoss) > roomKept && !m.i.underWay() {
 			break
 		}
 		if now.Sub(began) > calm {
