@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,8 +29,11 @@ type api struct {
 	version int
 	pods    map[types.NamespacedName]*corev1.Pod
 	groups  map[types.NamespacedName]*v1alpha1.PodGroup
+	native  map[types.NamespacedName]*schedulingv1beta1.PodGroup
 	nodes   map[string]*corev1.Node
 	budgets map[types.NamespacedName]*policyv1.PodDisruptionBudget
+	// owned are the names of the pods of each Job.
+	owned map[types.UID]map[string]bool
 	// members are the names of the pods that carry a gang's label.
 	members map[types.NamespacedName]map[string]bool
 	// watchers are called with every change, in order.
@@ -41,6 +45,8 @@ func newAPI(clock *Clock) *api {
 		clock:   clock,
 		pods:    map[types.NamespacedName]*corev1.Pod{},
 		groups:  map[types.NamespacedName]*v1alpha1.PodGroup{},
+		native:  map[types.NamespacedName]*schedulingv1beta1.PodGroup{},
+		owned:   map[types.UID]map[string]bool{},
 		nodes:   map[string]*corev1.Node{},
 		budgets: map[types.NamespacedName]*policyv1.PodDisruptionBudget{},
 		members: map[types.NamespacedName]map[string]bool{},
@@ -82,6 +88,12 @@ func (a *api) createPod(pod *corev1.Pod) *corev1.Pod {
 			a.members[gang] = map[string]bool{}
 		}
 		a.members[gang][pod.Name] = true
+	}
+	for _, owner := range pod.OwnerReferences {
+		if a.owned[owner.UID] == nil {
+			a.owned[owner.UID] = map[string]bool{}
+		}
+		a.owned[owner.UID][pod.Name] = true
 	}
 	a.changed(nil, pod)
 	return pod
@@ -142,6 +154,12 @@ func (a *api) removePod(key types.NamespacedName, uid types.UID) bool {
 		delete(a.members[gang], pod.Name)
 		if len(a.members[gang]) == 0 {
 			delete(a.members, gang)
+		}
+	}
+	for _, owner := range pod.OwnerReferences {
+		delete(a.owned[owner.UID], pod.Name)
+		if len(a.owned[owner.UID]) == 0 {
+			delete(a.owned, owner.UID)
 		}
 	}
 	last := pod.DeepCopy()
@@ -232,6 +250,24 @@ func (a *api) deleteGroup(key types.NamespacedName) bool {
 	return true
 }
 
+func (a *api) createNative(group *schedulingv1beta1.PodGroup) {
+	a.born(group, "native")
+	a.native[nameOf(group)] = group
+	a.changed(nil, group)
+}
+
+func (a *api) deleteNative(key types.NamespacedName) bool {
+	group := a.native[key]
+	if group == nil {
+		return false
+	}
+	delete(a.native, key)
+	last := group.DeepCopy()
+	last.ResourceVersion = a.nextVersion()
+	a.changed(last, nil)
+	return true
+}
+
 func (a *api) createNode(node *corev1.Node) {
 	if a.nodes[node.Name] != nil {
 		panic(fmt.Sprintf("simulation: node %s exists", node.Name))
@@ -313,6 +349,10 @@ func (a *api) list(kind object) []object {
 		}
 	case *v1alpha1.PodGroup:
 		for _, o := range a.groups {
+			all = append(all, o)
+		}
+	case *schedulingv1beta1.PodGroup:
+		for _, o := range a.native {
 			all = append(all, o)
 		}
 	}

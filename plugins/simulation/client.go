@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	typedschedulingv1beta1 "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
@@ -35,6 +37,27 @@ type client struct {
 }
 
 func (c *client) CoreV1() typedcorev1.CoreV1Interface { return coreClient{client: c} }
+
+func (c *client) SchedulingV1beta1() typedschedulingv1beta1.SchedulingV1beta1Interface {
+	return schedulingClient{}
+}
+
+// schedulingClient takes what the scheduler writes about native pod groups. Nothing here reads it.
+type schedulingClient struct {
+	typedschedulingv1beta1.SchedulingV1beta1Interface
+}
+
+func (schedulingClient) PodGroups(string) typedschedulingv1beta1.PodGroupInterface {
+	return nativeClient{}
+}
+
+type nativeClient struct {
+	typedschedulingv1beta1.PodGroupInterface
+}
+
+func (nativeClient) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*schedulingv1beta1.PodGroup, error) {
+	return &schedulingv1beta1.PodGroup{}, nil
+}
 
 type coreClient struct {
 	typedcorev1.CoreV1Interface

@@ -1,13 +1,17 @@
 package simulation
 
 import (
+	"container/heap"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
@@ -19,6 +23,12 @@ type Options struct {
 	Start time.Time
 	// Coscheduling and GPUTopology are the plugins' arguments as in a KubeSchedulerConfiguration, JSON or YAML.
 	Coscheduling, GPUTopology string
+	// Scheduler is another scheduler than Muster's; nil for Muster's. The arguments of the plugins do not matter then.
+	Scheduler *Scheduler
+	// Native is whether gangs are PodGroups of scheduling.k8s.io. The feature gate GenericWorkload must be on then.
+	Native bool
+	// Silent is whether the scheduler's events are not told to observers.
+	Silent bool
 	// Logger is the scheduler's; the zero Logger writes nothing.
 	Logger klog.Logger
 	// Binds tells what becomes of a binding that the scheduler asks for, and Starts whether the kubelet lets a pod
@@ -32,6 +42,14 @@ type Options struct {
 	// Choose picks one of n works that could be done next, from 0 for the first of the order of Work. By default that
 	// one is.
 	Choose func(n int) int
+}
+
+// Scheduler is a kube-scheduler without Muster.
+type Scheduler struct {
+	// Plugins are those of its profile.
+	Plugins *schedconfig.Plugins
+	// PluginConfig replaces the default arguments of plugins.
+	PluginConfig []schedconfig.PluginConfig
 }
 
 // BindResult is what becomes of a binding.
@@ -96,6 +114,8 @@ type Cluster struct {
 	jobs      map[string]*job
 	names     []string    // of the jobs, as they came
 	groups    *controller // nil while the scheduler is dead
+	lacking   lacking
+	submitted int
 	lost      sets.Set[string]
 	held      sets.Set[Work]
 	observers []func(Event)
@@ -166,6 +186,7 @@ func (c *Cluster) saw(old, now object) {
 		c.follow(was, o)
 		if j := c.jobOf(o); j != nil {
 			j.saw(o, true)
+			c.lacks(j)
 		}
 		if c.groups != nil {
 			c.groups.saw(o)
@@ -181,6 +202,7 @@ func (c *Cluster) saw(old, now object) {
 	if pod, ok := old.(*corev1.Pod); ok && now == nil {
 		if j := c.jobOf(pod); j != nil {
 			j.saw(pod, false)
+			c.lacks(j)
 		}
 		if c.groups != nil {
 			c.groups.saw(pod)
@@ -205,9 +227,11 @@ func (c *Cluster) Submit(spec Job) {
 		panic(fmt.Sprintf("simulation: Job %s exists", spec.Name))
 	}
 	n := len(spec.Sizes)
-	j := &job{Job: spec, uid: types.UID("job-" + c.api.nextVersion()), made: make([]int, n), live: make([]string, n), done: sets.New[int]()}
+	c.submitted++
+	j := &job{order: c.submitted, Job: spec, uid: types.UID("job-" + c.api.nextVersion()), made: make([]int, n), live: make([]string, n), done: sets.New[int]()}
 	c.jobs[spec.Name] = j
 	c.names = append(c.names, spec.Name)
+	c.lacks(j)
 	c.tell(Event{Kind: Submitted, Object: j.key()})
 	if spec.Disruptions != nil {
 		c.api.createBudget(j.budget())
@@ -219,14 +243,22 @@ func (c *Cluster) Submit(spec Job) {
 
 // CreateGroup makes the PodGroup of a Job, if the Job has a gang and the PodGroup does not exist.
 func (c *Cluster) CreateGroup(name string) {
-	if j := c.jobs[name]; j != nil && j.MinMember > 0 && c.api.groups[j.key()] == nil {
+	j := c.jobs[name]
+	if j == nil || j.MinMember == 0 {
+		return
+	}
+	if c.options.Native {
+		if c.api.native[j.key()] == nil {
+			c.api.createNative(j.native())
+		}
+	} else if c.api.groups[j.key()] == nil {
 		c.api.createGroup(j.group())
 	}
 }
 
 // DeleteGroup deletes the PodGroup of a Job.
 func (c *Cluster) DeleteGroup(name string) {
-	if j := c.jobs[name]; j != nil && c.api.deleteGroup(j.key()) {
+	if j := c.jobs[name]; j != nil && (c.api.deleteGroup(j.key()) || c.api.deleteNative(j.key())) {
 		c.tell(Event{Kind: Changed, Object: j.key(), Reason: "Deleted"})
 	}
 }
@@ -258,19 +290,15 @@ func (c *Cluster) Withdraw(name string) {
 		return
 	}
 	delete(c.jobs, name)
-	for i, n := range c.names {
-		if n == name {
-			c.names = append(c.names[:i:i], c.names[i+1:]...)
-			break
-		}
+	if i := slices.Index(c.names, name); i >= 0 {
+		c.names = slices.Delete(c.names, i, i+1)
 	}
 	c.tell(Event{Kind: Withdrawn, Object: j.key()})
 	c.api.deleteGroup(j.key())
 	c.api.deleteBudget(j.key())
-	for _, o := range c.api.list((*corev1.Pod)(nil)) {
-		if pod := o.(*corev1.Pod); len(pod.OwnerReferences) > 0 && pod.OwnerReferences[0].UID == j.uid {
-			c.DeletePod(pod.Name)
-		}
+	c.api.deleteNative(j.key())
+	for _, pod := range slices.Sorted(maps.Keys(c.api.owned[j.uid])) {
+		c.DeletePod(pod)
 	}
 }
 
@@ -354,6 +382,9 @@ func (c *Cluster) feed(w Work) *feed {
 	}
 	switch w {
 	case ShowPodGroup:
+		if c.options.Native {
+			return c.process.native
+		}
 		return c.process.groups
 	case ShowMember:
 		return c.process.members
@@ -387,7 +418,7 @@ func (c *Cluster) todo(w Work) bool {
 	case DoInBackground:
 		return len(c.process.background) > 0
 	case WriteConditions:
-		return c.process.plugin.HasConditions()
+		return c.process.plugin != nil && c.process.plugin.HasConditions()
 	case GoOnBinding:
 		return c.process.nextBinding() != nil
 	case Schedule:
@@ -427,7 +458,7 @@ func (c *Cluster) do(w Work) {
 	case MakePod:
 		j := c.nextPod()
 		index := j.missing()
-		pod := j.pod(index)
+		pod := j.pod(index, c.options.Native)
 		j.made[index]++
 		j.live[index] = pod.Name
 		c.api.createPod(pod)
@@ -452,12 +483,38 @@ func (c *Cluster) do(w Work) {
 
 // nextPod returns the first Job that lacks a pod.
 func (c *Cluster) nextPod() *job {
-	for _, name := range c.names {
-		if j := c.jobs[name]; j.missing() >= 0 {
+	for len(c.lacking) > 0 {
+		j := c.lacking[0]
+		if c.jobs[j.Name] == j && j.missing() >= 0 {
 			return j
 		}
+		heap.Pop(&c.lacking)
+		j.lacks = false
 	}
 	return nil
+}
+
+// lacks notes that a Job may lack a pod.
+func (c *Cluster) lacks(j *job) {
+	if !j.lacks {
+		j.lacks = true
+		heap.Push(&c.lacking, j)
+	}
+}
+
+// lacking is a heap of Jobs that may lack a pod, in the order in which they came.
+type lacking []*job
+
+func (l lacking) Len() int           { return len(l) }
+func (l lacking) Less(i, k int) bool { return l[i].order < l[k].order }
+func (l lacking) Swap(i, k int)      { l[i], l[k] = l[k], l[i] }
+func (l *lacking) Push(x any)        { *l = append(*l, x.(*job)) }
+func (l *lacking) Pop() any {
+	last := len(*l) - 1
+	j := (*l)[last]
+	(*l)[last] = nil
+	*l = (*l)[:last]
+	return j
 }
 
 // settleLimit is more work than any moment has.

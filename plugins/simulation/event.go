@@ -28,6 +28,8 @@ const (
 	Running Kind = "Running"
 	// Ended: the Object, a pod, ended with the phase Reason.
 	Ended Kind = "Ended"
+	// Deleting: the Object, a pod on Node, is being deleted.
+	Deleting Kind = "Deleting"
 	// Removed: the Object, a pod, is gone.
 	Removed Kind = "Removed"
 	// Evicted: the scheduler evicts the Object, a pod, from Node to make room for the gang For.

@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,6 +44,8 @@ type Job struct {
 	PreemptionPolicy corev1.PreemptionPolicy
 	// Gated is whether the pods have a scheduling gate until Ungate.
 	Gated bool
+	// Template, if set, changes each pod before it is made.
+	Template func(*corev1.Pod)
 	// WithoutGroup is whether the PodGroup is not made with the pods, but by CreateGroup.
 	WithoutGroup bool
 }
@@ -57,6 +60,9 @@ type job struct {
 	done sets.Set[int]
 	// live is the pod of each index, "" if there is none.
 	live []string
+	// order is that in which the Jobs came, and lacks whether this one is among those that may lack a pod.
+	order int
+	lacks bool
 }
 
 const gate = "simulation/gate"
@@ -72,8 +78,16 @@ func (j *job) group() *v1alpha1.PodGroup {
 	return g
 }
 
+// native is its PodGroup of scheduling.k8s.io.
+func (j *job) native() *schedulingv1beta1.PodGroup {
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: j.Name}}
+	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: j.MinMember}
+	g.Spec.Priority = &j.Priority
+	return g
+}
+
 // pod is the next pod for an index.
-func (j *job) pod(index int) *corev1.Pod {
+func (j *job) pod(index int, native bool) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: Namespace,
 		Name:      fmt.Sprintf("%s-%d-%d", j.Name, index, j.made[index]),
@@ -83,7 +97,7 @@ func (j *job) pod(index int) *corev1.Pod {
 		}},
 	}}
 	*pod.OwnerReferences[0].Controller = true
-	if j.MinMember > 0 {
+	if j.MinMember > 0 && !native {
 		pod.Labels[v1alpha1.GroupLabel] = j.Name
 	}
 	priority := j.Priority
@@ -102,8 +116,14 @@ func (j *job) pod(index int) *corev1.Pod {
 		pod.Spec.PreemptionPolicy = &policy
 	}
 	pod.Status.Phase = corev1.PodPending
+	if j.MinMember > 0 && native {
+		pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &j.Name}
+	}
 	if j.Gated {
 		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}
+	}
+	if j.Template != nil {
+		j.Template(pod)
 	}
 	return pod
 }

@@ -25,6 +25,7 @@ func (c *Cluster) follow(old, pod *corev1.Pod) {
 	key, uid := nameOf(pod), pod.UID
 	switch {
 	case ends:
+		c.tell(Event{Kind: Deleting, Object: key, Node: pod.Spec.NodeName})
 		c.clock.AfterFunc(c.stopTime(pod), func() { c.stopPod(key, uid) })
 	case bound:
 		wait := startTime

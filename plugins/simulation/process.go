@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -48,9 +49,9 @@ type process struct {
 	cancel    context.CancelFunc
 	dead      bool
 
-	pods, nodes, members, groups, budgets *feed
-	lists                                 map[*feed]func() []object
-	stops                                 []func()
+	pods, nodes, members, groups, budgets, native *feed
+	lists                                         map[*feed]func() []object
+	stops                                         []func()
 
 	background []func()
 	// evictions are the pods that were asked to go since the last work in the background began.
@@ -58,6 +59,8 @@ type process struct {
 	// backingOff are the pods that back off from an error and will be put in line.
 	backingOff sets.Set[types.UID]
 	waiting    map[types.UID]*waitingPod
+	// rejected are the pods of another scheduler whose wait at Permit ended without success.
+	rejected sets.Set[types.UID]
 
 	// bindings are the binding cycles in the order in which they began, and current is the one whose turn it is.
 	bindings []*binding
@@ -65,10 +68,10 @@ type process struct {
 	entered  chan *binding
 	// cycling is set while a scheduling cycle runs.
 	cycling bool
-	// expect is set when the scheduling cycle that runs will end with a binding cycle, and allowed are the pods
-	// whose wait it ended.
-	expect  bool
-	allowed []*corev1.Pod
+	// expected are the pods for which the scheduling cycle that runs begins binding cycles, in order, and allowed are
+	// those whose wait it ended.
+	expected []types.UID
+	allowed  []*corev1.Pod
 }
 
 // binding is a binding cycle.
@@ -98,6 +101,14 @@ func profileOf(o *Options) (schedconfig.KubeSchedulerProfile, error) {
 		return schedconfig.KubeSchedulerProfile{}, err
 	}
 	p := schedconfig.KubeSchedulerProfile{SchedulerName: SchedulerName, Plugins: &schedconfig.Plugins{}, PluginConfig: slices.Clone(defaults.Profiles[0].PluginConfig)}
+	if o.Scheduler != nil {
+		p.Plugins = o.Scheduler.Plugins.DeepCopy()
+		p.PluginConfig = slices.DeleteFunc(p.PluginConfig, func(c schedconfig.PluginConfig) bool {
+			return slices.ContainsFunc(o.Scheduler.PluginConfig, func(other schedconfig.PluginConfig) bool { return other.Name == c.Name })
+		})
+		p.PluginConfig = append(p.PluginConfig, o.Scheduler.PluginConfig...)
+		return p, nil
+	}
 	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled,
 		schedconfig.Plugin{Name: coscheduling.Name}, schedconfig.Plugin{Name: gputopology.Name, Weight: 4})
 	for _, name := range plugins {
@@ -115,6 +126,7 @@ func (c *Cluster) start() (*process, error) {
 		cluster:    c,
 		waiting:    map[types.UID]*waitingPod{},
 		backingOff: sets.New[types.UID](),
+		rejected:   sets.New[types.UID](),
 		entered:    make(chan *binding),
 		lists:      map[*feed]func() []object{},
 	}
@@ -130,11 +142,19 @@ func (c *Cluster) start() (*process, error) {
 		return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 	})
 	p.nodes = watched(p, indexers(), nil, func(*corev1.Node) bool { return true })
-	p.groups = watched(p, indexers(), nil, func(*v1alpha1.PodGroup) bool { return true })
+	p.native = newFeed(indexers(), nil, nil)
+	if c.options.Native {
+		p.native = watched(p, indexers(), nil, func(*schedulingv1beta1.PodGroup) bool { return true })
+		factory.InformerFor(&schedulingv1beta1.PodGroup{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.native })
+	}
 	p.budgets = watched(p, indexers(), nil, func(*policyv1.PodDisruptionBudget) bool { return true })
-	p.members = watched(p, podgroup.NewPodInformer(client, 0).GetIndexer(), podgroup.Transform, func(pod *corev1.Pod) bool {
-		return pod.Labels[v1alpha1.GroupLabel] != ""
-	})
+	p.groups, p.members = newFeed(indexers(), nil, nil), newFeed(indexers(), nil, nil)
+	if c.options.Scheduler == nil {
+		p.groups = watched(p, indexers(), nil, func(*v1alpha1.PodGroup) bool { return true })
+		p.members = watched(p, podgroup.NewPodInformer(client, 0).GetIndexer(), podgroup.Transform, func(pod *corev1.Pod) bool {
+			return pod.Labels[v1alpha1.GroupLabel] != ""
+		})
+	}
 	factory.InformerFor(&corev1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.pods })
 	factory.InformerFor(&corev1.Node{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return p.nodes })
 
@@ -173,10 +193,18 @@ func (c *Cluster) start() (*process, error) {
 		return nil, fmt.Errorf("starting the scheduler: %w", err)
 	}
 	p.scheduler.Profiles[SchedulerName].SetAPICacher(&apiCalls{p})
+	if p.framework == nil {
+		p.framework = &profile{p.scheduler.Profiles[SchedulerName], p}
+	}
 	p.scheduler.Profiles[SchedulerName] = p.framework
-	p.scheduler.FailureHandler = coscheduling.TellReasons(p.scheduler.FailureHandler)
+	if c.options.Scheduler == nil {
+		p.scheduler.FailureHandler = coscheduling.TellReasons(p.scheduler.FailureHandler)
+	}
 	p.nodes.relist(p.lists[p.nodes]())
 	p.budgets.relist(p.lists[p.budgets]())
+	if c.options.Native {
+		p.native.relist(p.lists[p.native]())
+	}
 	p.pods.relist(p.lists[p.pods]())
 	return p, nil
 }
@@ -235,21 +263,40 @@ func (p *process) canSchedule() bool {
 	}
 	// The queue gives out those that back off when no others are there, but not those that back off from an error.
 	for _, pod := range q.PodsInBackoffQ() {
-		if info, ok := q.GetPod(pod.Name, pod.Namespace, nil); ok && (info.UnschedulablePlugins.Len() > 0 || info.PendingPlugins.Len() > 0) {
+		if entity := p.queued(pod); entity != nil && (entity.GetUnschedulablePlugins().Len() > 0 || entity.GetPendingPlugins().Len() > 0) {
 			return true
 		}
 	}
 	return false
 }
 
+// queued returns what a pod is in line as, itself or its native group; nil if it is not in line.
+func (p *process) queued(pod *corev1.Pod) framework.QueuedEntityInfo {
+	if group := pod.Spec.SchedulingGroup; p.cluster.options.Native && group != nil {
+		if info, ok := p.scheduler.SchedulingQueue.GetPodGroup(*group.PodGroupName, pod.Namespace, fwk.PodGroupKeyType); ok {
+			return info
+		}
+		return nil
+	}
+	if info, ok := p.scheduler.SchedulingQueue.GetPod(pod.Name, pod.Namespace, nil); ok {
+		return info
+	}
+	return nil
+}
+
 // schedule runs one scheduling cycle.
 func (p *process) schedule() {
-	p.expect, p.cycling = false, true
+	p.expected, p.cycling = p.expected[:0], true
 	p.scheduler.ScheduleOne(p.ctx)
 	p.cycling = false
-	if p.expect {
+	// The cycle of a native pod group begins several, whose goroutines come in any order.
+	begun := map[types.UID]*binding{}
+	for range p.expected {
 		b := <-p.entered
-		p.bindings = append(p.bindings, b)
+		begun[b.pod.UID] = b
+	}
+	for _, uid := range p.expected {
+		p.bindings = append(p.bindings, begun[uid])
 	}
 	p.watchErrorBackoff()
 }
@@ -259,14 +306,14 @@ func (p *process) schedule() {
 func (p *process) watchErrorBackoff() {
 	q := p.scheduler.SchedulingQueue
 	for _, pod := range q.PodsInBackoffQ() {
-		info, ok := q.GetPod(pod.Name, pod.Namespace, nil)
-		if !ok || info.UnschedulablePlugins.Len() > 0 || info.PendingPlugins.Len() > 0 || p.backingOff.Has(pod.UID) {
+		entity := p.queued(pod)
+		if entity == nil || entity.GetUnschedulablePlugins().Len() > 0 || entity.GetPendingPlugins().Len() > 0 || p.backingOff.Has(pod.UID) {
 			continue
 		}
 		p.backingOff.Insert(pod.UID)
 		p.clock.AfterFunc(errorBackoff, func() {
 			p.backingOff.Delete(pod.UID)
-			if info, ok := q.GetPod(pod.Name, pod.Namespace, nil); ok && info.Pod.UID == pod.UID {
+			if info, ok := q.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup); ok && info.Pod.UID == pod.UID {
 				q.Activate(p.cluster.options.Logger, map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: info.Pod})
 			}
 		})
@@ -342,7 +389,7 @@ type recorder struct{ cluster *Cluster }
 
 func (r recorder) Eventf(regarding, related apiruntime.Object, _, reason, _, note string, args ...any) {
 	o, ok := regarding.(object)
-	if !ok || !r.cluster.observed() {
+	if !ok || !r.cluster.observed() || r.cluster.options.Silent {
 		return
 	}
 	pod, isPod := regarding.(*corev1.Pod)

@@ -25,12 +25,18 @@ func (f *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, po
 		f.process.released(append(f.process.allowed, pod))
 	}
 	if status.IsSuccess() || status.IsWait() {
-		f.process.expect = true
+		f.process.expected = append(f.process.expected, pod.UID)
 	}
 	return waits, status
 }
 
+// AddWaitingPod lets the pods of another scheduler wait in the framework's own way: the plugins that come with
+// kube-scheduler do not see the profile. Their wait does not end by itself.
 func (f *profile) AddWaitingPod(pod *corev1.Pod, waits map[string]time.Duration) {
+	if f.process.plugin == nil {
+		f.Framework.AddWaitingPod(pod, waits)
+		return
+	}
 	f.process.waiting[pod.UID] = f.process.newWaitingPod(pod, waits)
 }
 
@@ -50,12 +56,16 @@ func (f *profile) IterateOverWaitingPods(visit func(fwk.WaitingPod)) {
 }
 
 func (f *profile) RejectWaitingPod(uid types.UID) bool {
+	if f.Framework.RejectWaitingPod(uid) {
+		f.process.rejected.Insert(uid)
+		return true
+	}
 	w := f.process.waiting[uid]
 	return w != nil && w.Reject("", "removed")
 }
 
-func (f *profile) WillWaitOnPermit(_ context.Context, pod *corev1.Pod) bool {
-	return f.process.waiting[pod.UID] != nil
+func (f *profile) WillWaitOnPermit(ctx context.Context, pod *corev1.Pod) bool {
+	return f.process.waiting[pod.UID] != nil || f.Framework.WillWaitOnPermit(ctx, pod)
 }
 
 // RunPreBindPreFlights is the first that a binding cycle does.
@@ -65,6 +75,11 @@ func (f *profile) RunPreBindPreFlights(ctx context.Context, state fwk.CycleState
 }
 
 func (f *profile) WaitOnPermit(ctx context.Context, pod *corev1.Pod) *fwk.Status {
+	if w := f.Framework.GetWaitingPod(pod.UID); w != nil {
+		f.process.park(func() bool { return len(w.GetPendingPlugins()) == 0 || f.process.rejected.Has(pod.UID) })
+		f.process.rejected.Delete(pod.UID)
+		return f.Framework.WaitOnPermit(ctx, pod)
+	}
 	w := f.process.waiting[pod.UID]
 	if w == nil {
 		return nil

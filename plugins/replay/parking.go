@@ -1,0 +1,389 @@
+package replay
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// How long things take where the scheduler is a model; the simulated kubelets take as long.
+const (
+	podStarts = 2 * time.Second
+	podStops  = 5 * time.Second
+)
+
+// What the Coscheduling plugin of scheduler-plugins does by default: a member waits at Permit for a minute, and one that
+// finds no node rejects those that wait, unless no more than a tenth of the members is missing.
+const (
+	permitWait    = time.Minute
+	rejectAbove   = 0.1
+	noReservation = time.Duration(-1)
+)
+
+// style is what a model does with the members of a gang that have a place while others have none.
+type style int
+
+const (
+	// parks is the Coscheduling plugin v0.34.7 of scheduler-plugins: they wait at Permit, for a while.
+	parks style = iota
+	// binds is the default scheduler, which knows no gangs: they are bound and start.
+	binds
+	// reverts is the gang scheduling of Kubernetes 1.37: they give their places back in the same cycle, and the group is
+	// tried again when its backoff is over, whatever happens meanwhile.
+	reverts
+)
+
+// The backoff of a native group: it doubles, up to the root of the number of pods times the longest of a pod.
+const (
+	firstBackoff   = time.Second
+	longestBackoff = 10 * time.Second
+)
+
+// backoff is how long a group of pods waits after a number of refusals.
+func backoff(refusals, pods int) time.Duration {
+	longest := time.Duration(float64(longestBackoff) * math.Sqrt(float64(pods)))
+	return min(firstBackoff<<min(refusals-1, 20), longest)
+}
+
+// parking is an engine with a model of a scheduler that schedules pods one after the other. Under Coscheduling members are scheduled one
+// after the other and park at Permit, with what they need, until minMember of them do. Gangs are tried by priority, then by the age
+// of the PodGroup or of its last failure. A gang that fails frees its members' places at once and is tried again
+// whenever something changes.
+type parking struct {
+	run    *run
+	style  style
+	packed bool
+	time   time.Duration
+	events events
+	asked  int
+
+	free    []int
+	down    []bool
+	waiting []*parked
+	gangs   map[int]*parked
+	// stranded are the pods of failed nodes, which are gone when the node is back.
+	stranded map[int][]leaving
+	// stirred is set if gangs are to be tried again, and changes counts the changes of what is free.
+	stirred bool
+	changes int
+}
+
+// parked is a gang.
+type parked struct {
+	job     int
+	attempt int
+	since   time.Duration
+	// places are the nodes of members that are reserved or bound, by index; -1 for none.
+	places   []int
+	reserved int
+	// expires is when the first reservation does.
+	expires time.Duration
+	// backsOff is whether the gang is not to be tried now, after so many refusals in a row; seen is what had changed
+	// when it was refused.
+	backsOff bool
+	refusals int
+	seen     int
+}
+
+type leaving struct {
+	job  int
+	pod  string
+	node int
+}
+
+func newParking(r *run, style style, packed bool) *parking {
+	p := &parking{
+		run: r, style: style, packed: packed, down: make([]bool, r.trace.Shape.Nodes), free: make([]int, r.trace.Shape.Nodes),
+		gangs: map[int]*parked{}, stranded: map[int][]leaving{},
+	}
+	for n := range p.free {
+		p.free[n] = r.trace.Shape.GPUsPerNode
+	}
+	return p
+}
+
+func (p *parking) now() time.Duration { return p.time }
+
+func (p *parking) at(t time.Duration, do func()) {
+	p.asked++
+	heap.Push(&p.events, &event{at: max(t, p.time), order: p.asked, do: do})
+}
+
+func (p *parking) close() {}
+
+// advance does what is to happen, and tries gangs when all of one moment has happened.
+func (p *parking) advance(d time.Duration) error {
+	end := p.time + d
+	for {
+		for len(p.events) > 0 && p.events[0].at <= p.time {
+			heap.Pop(&p.events).(*event).do()
+		}
+		if p.stirred {
+			p.stirred = false
+			p.schedule()
+			continue
+		}
+		if len(p.events) == 0 || p.events[0].at > end {
+			p.time = end
+			return nil
+		}
+		p.time = p.events[0].at
+	}
+}
+
+func podName(job string, index, attempt int) string {
+	return fmt.Sprintf("%s-%d-%d", job, index, attempt)
+}
+
+func (p *parking) submit(i int) {
+	g := &parked{job: i, since: p.time, expires: noReservation, places: make([]int, p.run.trace.Jobs[i].Pods)}
+	p.gangs[i] = g
+	p.enqueue(g)
+}
+
+func (p *parking) enqueue(g *parked) {
+	for m := range g.places {
+		g.places[m] = -1
+	}
+	g.reserved, g.refusals, g.backsOff = 0, 0, false
+	p.waiting = append(p.waiting, g)
+	p.stirred = true
+}
+
+// schedule tries all gangs that wait.
+func (p *parking) schedule() {
+	jobs := p.run.trace.Jobs
+	slices.SortStableFunc(p.waiting, func(a, b *parked) int {
+		return cmp.Or(cmp.Compare(jobs[b.job].Priority, jobs[a.job].Priority), cmp.Compare(a.since, b.since))
+	})
+	still := p.waiting[:0]
+	for _, g := range p.waiting {
+		if g.backsOff || !p.try(g) {
+			still = append(still, g)
+		}
+	}
+	clear(p.waiting[len(still):])
+	p.waiting = still
+}
+
+// try schedules the members of a gang that have no place yet. It reports whether all have one.
+func (p *parking) try(g *parked) bool {
+	job := p.run.trace.Jobs[g.job]
+	var parkedNow []int
+	for m, node := range g.places {
+		if node >= 0 {
+			continue
+		}
+		node = p.best(job.GPUs)
+		if node < 0 {
+			break
+		}
+		g.places[m] = node
+		p.free[node] -= job.GPUs
+		g.reserved++
+		parkedNow = append(parkedNow, m)
+	}
+	if p.style == reverts && g.reserved < len(g.places) {
+		p.reject(g, parkedNow)
+		p.backOff(g)
+		return false
+	}
+	if missing := len(g.places) - g.reserved; p.style == parks && missing > 0 && float64(missing) > rejectAbove*float64(len(g.places)) {
+		p.reject(g, parkedNow)
+		return false
+	}
+	for _, m := range parkedNow {
+		p.run.placed(g.job, podName(job.Name, m, g.attempt), g.places[m])
+	}
+	if p.style == binds {
+		p.startLater(g, parkedNow)
+		return g.reserved == len(g.places)
+	}
+	if g.reserved < len(g.places) {
+		if g.expires == noReservation && g.reserved > 0 {
+			g.expires = p.time + permitWait
+			attempt, expires := g.attempt, g.expires
+			p.at(expires, func() {
+				if g.attempt == attempt && g.expires == expires {
+					p.reject(g, nil)
+					p.stirred = true
+				}
+			})
+		}
+		return false
+	}
+	g.expires = noReservation
+	members := make([]int, len(g.places))
+	for m := range members {
+		members[m] = m
+	}
+	p.startLater(g, members)
+	return true
+}
+
+// backOff lets a gang rest that was refused. While nothing has become free it would only be refused again, and rests on.
+func (p *parking) backOff(g *parked) {
+	g.refusals++
+	g.backsOff, g.seen = true, p.changes
+	attempt, rest := g.attempt, backoff(g.refusals, len(g.places))
+	p.at(p.time+rest, func() {
+		switch {
+		case g.attempt != attempt:
+		case g.seen == p.changes:
+			p.backOff(g)
+		default:
+			g.backsOff, p.stirred = false, true
+		}
+	})
+}
+
+// startLater lets members run that are bound.
+func (p *parking) startLater(g *parked, members []int) {
+	if len(members) == 0 {
+		return
+	}
+	attempt := g.attempt
+	p.at(p.time+podStarts, func() {
+		for _, m := range members {
+			if g.attempt == attempt {
+				p.run.started(g.job, podName(p.run.trace.Jobs[g.job].Name, m, attempt))
+			}
+		}
+	})
+}
+
+// reject frees what a gang has reserved. Members that were parked only now were not told of.
+func (p *parking) reject(g *parked, untold []int) {
+	job := p.run.trace.Jobs[g.job]
+	for m, node := range g.places {
+		if node < 0 {
+			continue
+		}
+		p.free[node] += job.GPUs
+		g.places[m] = -1
+		if !slices.Contains(untold, m) {
+			p.run.released(g.job, podName(job.Name, m, g.attempt))
+		}
+	}
+	g.reserved, g.expires, g.since = 0, noReservation, p.time
+}
+
+// best is the node that the default scores like best among those with room: the emptiest one, or, packed, the fullest; of
+// equal ones the first. Requests are in proportion, so that cpu and memory say the same as GPUs.
+func (p *parking) best(gpus int) int {
+	best := -1
+	for n, free := range p.free {
+		if free < gpus || p.down[n] {
+			continue
+		}
+		if best < 0 || p.packed && free < p.free[best] || !p.packed && free > p.free[best] {
+			best = n
+		}
+	}
+	return best
+}
+
+func (p *parking) restart(i int, pods []string) {
+	g := p.gangs[i]
+	p.remove(g, pods)
+	p.enqueue(g)
+}
+
+func (p *parking) giveUp(i int, pods []string, pause time.Duration) {
+	g := p.gangs[i]
+	p.remove(g, pods)
+	p.at(p.time+pause, func() {
+		g.since = p.time
+		p.enqueue(g)
+	})
+}
+
+// remove deletes the pods of a gang.
+func (p *parking) remove(g *parked, pods []string) {
+	i := g.job
+	job := p.run.trace.Jobs[i]
+	for _, pod := range pods {
+		for m, node := range g.places {
+			if node >= 0 && podName(job.Name, m, g.attempt) == pod {
+				p.leave(leaving{i, pod, node})
+			}
+		}
+	}
+	g.attempt++
+	g.expires = noReservation
+	p.waiting = slices.DeleteFunc(p.waiting, func(other *parked) bool { return other == g })
+}
+
+// leave frees the place of a pod that is being deleted, when its kubelet has stopped it.
+func (p *parking) leave(l leaving) {
+	if p.down[l.node] {
+		p.stranded[l.node] = append(p.stranded[l.node], l)
+		return
+	}
+	p.at(p.time+podStops, func() {
+		if p.down[l.node] {
+			p.leave(l)
+			return
+		}
+		p.free[l.node] += p.run.trace.Jobs[l.job].GPUs
+		p.run.released(l.job, l.pod)
+		p.freed()
+	})
+}
+
+func (p *parking) finish(i int, pods []string) {
+	g := p.gangs[i]
+	delete(p.gangs, i)
+	for _, node := range g.places {
+		p.free[node] += p.run.trace.Jobs[i].GPUs
+	}
+	for _, pod := range pods {
+		p.run.released(i, pod)
+	}
+	g.attempt++
+	p.freed()
+}
+
+// freed notes that there is more room than there was.
+func (p *parking) freed() {
+	p.changes++
+	p.stirred = true
+}
+
+func (p *parking) fail(node int) { p.down[node] = true }
+
+func (p *parking) repair(node int) {
+	p.down[node] = false
+	for _, l := range p.stranded[node] {
+		p.leave(l)
+	}
+	delete(p.stranded, node)
+	p.freed()
+}
+
+// event is something that is to happen.
+type event struct {
+	at    time.Duration
+	order int
+	do    func()
+}
+
+// events is a heap, by time and then by the order in which they were asked for.
+type events []*event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].order, e[j].order)) < 0
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(*event)) }
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	(*e)[last] = nil
+	*e = (*e)[:last]
+	return x
+}
