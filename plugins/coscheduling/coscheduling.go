@@ -267,7 +267,9 @@ func (pl *Coscheduling) placedWhole(logger klog.Logger, key types.NamespacedName
 	pl.report.admitted(key)
 	pl.endProvisioning(logger, key, nil, ReasonPlaced, "the gang has its place")
 	pl.needsNoRoom(logger, key, ReasonPlaced, "the gang has its place")
-	pl.activateMembers(logger, key) // those that came too late for this commit
+	// Those that came too late for this commit.
+	placed, paused := pl.gangs.placedNodes(key), pl.gangs.paused(key)
+	pl.activate(logger, key, func(m *podgroup.Member) bool { return placed[m.UID] == "" && !paused.Has(m.UID) })
 }
 
 // commitWait is how long the members of a gang may wait for each other once it is planned: no

@@ -109,6 +109,17 @@ func (g *gangs) unboundBeside(key types.NamespacedName, turn types.UID) sets.Set
 	return x.unbound.Clone()
 }
 
+// paused returns the members that could not be bound and pause: if each commit put an end to that, two of them would
+// take turns for ever.
+func (g *gangs) paused(key types.NamespacedName) sets.Set[types.UID] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.byKey[key]; ok {
+		return x.unbound.Clone()
+	}
+	return nil
+}
+
 // pausesNoMore notes that a member that could not be bound is bound after all, or gone. It reports whether it was
 // one.
 func (g *gangs) pausesNoMore(key types.NamespacedName, uid types.UID) bool {

@@ -118,6 +118,25 @@ func TestBindingThatAlwaysFails(t *testing.T) {
 	}
 }
 
+// Two members that cannot be bound, and of which the gang needs one, do not take turns without a pause.
+func TestBindingsThatAlwaysFail(t *testing.T) {
+	c := newCluster(t, Options{Binds: func(pod *corev1.Pod) BindResult {
+		if pod.Name == "a-0-0" || pod.Name == "a-1-0" {
+			return BindFails
+		}
+		return BindSucceeds
+	}})
+	for i := range 2 {
+		c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
+	}
+	failed := lines(c, BindFailed)
+	c.Submit(Job{Name: "a", Sizes: []int64{4, 4, 4, 4}, MinMember: 3})
+	advance(t, c, time.Minute)
+	if n := len(*failed); n < 4 || n > 24 {
+		t.Errorf("tried to bind %d times in a minute", n)
+	}
+}
+
 // The scheduler binds a pod that is gone, and is not told so for a while. It tries again, but not all the time.
 func TestPodThatGoesUnseen(t *testing.T) {
 	c := newCluster(t, Options{})
