@@ -72,13 +72,11 @@ conformance-trainer: ## Run Kubeflow Trainer's own integration suites against Mu
 
 .PHONY: bench
 bench: bench-build ## Measure Muster and its peers on the small set of cases with Kubernetes' scheduler_perf (20 minutes).
-	$(BENCH) -out bin/bench
-	$(REPORT) -in ../../../bin/bench
+	$(BENCH) -out bin/bench; status=$$?; ($(REPORT) -in ../../../bin/bench) && exit $$status
 
 .PHONY: bench-full
 bench-full: bench-build ## Measure all cases, three times each (hours).
-	$(BENCH) -full -runs 3 -out bin/bench
-	$(REPORT) -in ../../../bin/bench
+	$(BENCH) -full -runs 3 -out bin/bench; status=$$?; ($(REPORT) -in ../../../bin/bench) && exit $$status
 
 .PHONY: bench-page
 bench-page: ## Write docs/benchmarks.md from what bench or bench-full measured last.

@@ -18,7 +18,9 @@ var introduction string
 // markdown is the page of all tables, and of the plots in these files.
 func markdown(m machine, all []summary, plots []string) string {
 	var out strings.Builder
-	template.Must(template.New("").Parse(introduction)).Execute(&out, m)
+	if err := template.Must(template.New("").Parse(introduction)).Execute(&out, m); err != nil {
+		panic(err) // the text is part of the program
+	}
 	for _, name := range caseNames() {
 		table(&out, name, all)
 	}
