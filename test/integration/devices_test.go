@@ -243,7 +243,7 @@ func (s *scene) apart(group string) {
 	}
 }
 
-// metric returns the value of a counter of the scheduler, or how much a histogram has counted, all
+// metric returns the value of a counter or gauge of the scheduler, or how much a histogram has counted, all
 // labels added up.
 func (s *scene) metric(name string) float64 {
 	s.Helper()
@@ -253,7 +253,7 @@ func (s *scene) metric(name string) float64 {
 	for _, f := range families {
 		if f.GetName() == name {
 			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
