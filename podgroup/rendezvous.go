@@ -166,6 +166,9 @@ type Verdict struct {
 
 	// Release is whether the record is that of a release that the PodGroup does not show yet.
 	Release bool
+
+	// Reason is why the gang is released: ReasonMembersMissing or ReasonMembersNotReady.
+	Reason string
 }
 
 // Judge says what is to be done about the gang's rendezvous. It is a pure function; the members are all pods of the
@@ -203,7 +206,7 @@ func (p RendezvousPolicy) Judge(group *v1alpha1.PodGroup, members []Member, now 
 		case now.Before(deadline):
 			verdict.Again = deadline
 		default:
-			verdict.Record, verdict.Release = p.release(settings.Record, now), true
+			verdict.Record, verdict.Release, verdict.Reason = p.release(settings.Record, now), true, r.lacks()
 			return verdict
 		}
 	}
@@ -252,6 +255,14 @@ func (r Record) rests(now time.Time) bool {
 // leftover is whether the member has had its place since before the gang was released.
 func (r Record) leftover(m *Member) bool {
 	return !r.ReleasedAt.IsZero() && m.BoundSince <= r.ReleasedAt.Unix()
+}
+
+// lacks is the reason of a release: what a gang did not have that has not met.
+func (r Rendezvous) lacks() string {
+	if r.placed < r.Needed {
+		return v1alpha1.ReasonMembersMissing
+	}
+	return v1alpha1.ReasonMembersNotReady
 }
 
 // admitted is whether the gang has its quorum of places.

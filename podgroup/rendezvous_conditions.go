@@ -82,11 +82,11 @@ func notMet(r Rendezvous, record Record, members []Member) (reason, message stri
 	if !r.Since.IsZero() && r.Since.Before(record.ReleasedAt) {
 		after = fmt.Sprintf(" after %s", record.ReleasedAt.Sub(r.Since))
 	}
-	if r.placed < r.Needed {
-		return v1alpha1.ReasonMembersMissing, shortened(fmt.Sprintf("%d of %d %s without a place%s: %s",
+	if reason = r.lacks(); reason == v1alpha1.ReasonMembersMissing {
+		return reason, shortened(fmt.Sprintf("%d of %d %s without a place%s: %s",
 			r.Needed-r.placed, r.Needed, plural(r.Needed), after, late(members, r.Needed, func(m *Member) bool { return !m.holdsPlace() })))
 	}
-	return v1alpha1.ReasonMembersNotReady, shortened(fmt.Sprintf("%d of %d %s not ready%s: %s",
+	return reason, shortened(fmt.Sprintf("%d of %d %s not ready%s: %s",
 		max(r.Needed-r.Ready, 0), r.Needed, plural(r.Needed), after, late(members, 0, func(m *Member) bool { return m.holdsPlace() && !m.Ready })))
 }
 

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
@@ -76,7 +77,9 @@ type env struct {
 	recorded map[string]string
 	// evicted and deleted are the pods that were asked to go, by name, and refuse says why one is not evicted.
 	evicted, deleted []string
-	refuseEviction   func(name string) error
+	// disrupted are those of the deleted that had the condition DisruptionTarget before, and what it said.
+	disrupted      []string
+	refuseEviction func(name string) error
 	// beforeApply runs before a request to apply reaches the API server.
 	beforeApply func()
 }
@@ -152,6 +155,7 @@ func (e *env) useCRD(path string, objects ...client.Object) {
 				return e.applyZeros(ctx, c, applied)
 			},
 			SubResourceCreate: e.evictPod,
+			SubResourcePatch:  e.patchPodStatus,
 			Delete:            e.deleteObject,
 		}).
 		Build()
@@ -217,7 +221,45 @@ func (e *env) deleteObject(ctx context.Context, c client.WithWatch, obj client.O
 		return c.Delete(ctx, obj, opts...)
 	}
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	if pod, found, _ := e.pods.GetByKey(obj.GetNamespace() + "/" + obj.GetName()); found {
+		for _, c := range pod.(*corev1.Pod).Status.Conditions {
+			if c.Type == corev1.DisruptionTarget {
+				e.disrupted = append(e.disrupted, fmt.Sprintf("%s %s %s", obj.GetName(), c.Status, c.Reason))
+			}
+		}
+	}
 	return e.takeAway(&e.deleted, obj, options.Preconditions.UID)
+}
+
+// patchPodStatus does what the API server does with a patch of a pod's status.
+func (e *env) patchPodStatus(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if _, isPod := obj.(*corev1.Pod); !isPod {
+		return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+	}
+	data, err := patch.Data(obj)
+	if err != nil || sub != "status" || patch.Type() != types.StrategicMergePatchType {
+		e.t.Fatalf("%s of pod %s is patched with %s %s (%v)", sub, obj.GetName(), patch.Type(), data, err)
+	}
+	stored, found, err := e.pods.GetByKey(obj.GetNamespace() + "/" + obj.GetName())
+	if err != nil || !found {
+		return apierrors.NewNotFound(corev1.Resource("pods"), obj.GetName())
+	}
+	before, err := json.Marshal(stored)
+	if err != nil {
+		return err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, &corev1.Pod{})
+	if err != nil {
+		return err
+	}
+	pod := &corev1.Pod{}
+	if err := json.Unmarshal(after, pod); err != nil {
+		return err
+	}
+	if pod.UID != stored.(*corev1.Pod).UID {
+		return apierrors.NewConflict(corev1.Resource("pods"), obj.GetName(), errors.New("another pod"))
+	}
+	return e.pods.Update(pod)
 }
 
 // takeAway removes a pod, if it is the one that is meant, and notes its name.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,7 +49,11 @@ func (r *reconciler) rendezvous(ctx context.Context, group *v1alpha1.PodGroup, m
 			klog.FromContext(ctx).Info("Releasing a gang whose members did not meet in time", "attempts", verdict.Record.Attempts,
 				"givenUp", verdict.Record.GivenUp, "notBefore", verdict.Record.NotBefore)
 		}
-		return 0, true, r.writer.writeRecord(ctx, group, verdict.Record)
+		err := r.writer.writeRecord(ctx, group, verdict.Record)
+		if err == nil && verdict.Release {
+			releases.WithLabelValues(verdict.Reason).Inc()
+		}
+		return 0, true, err
 	}
 	next, err := r.evict(ctx, podgroup.ToEvict(group, members, now), now.Sub(settings.Record.ReleasedAt) >= budgetGrace)
 	if !verdict.Again.IsZero() {
@@ -69,7 +75,7 @@ func (r *reconciler) evict(ctx context.Context, members []podgroup.Member, force
 		kept, err := r.evictOne(ctx, m)
 		if kept && force {
 			klog.FromContext(ctx).Info("Deleting a member that a PodDisruptionBudget keeps from being evicted", "pod", m.Name)
-			kept, err = false, r.client.Delete(ctx, podOf(m), client.Preconditions{UID: &m.UID})
+			kept, err = false, r.delete(ctx, m)
 		}
 		switch {
 		case kept:
@@ -92,6 +98,26 @@ func (r *reconciler) evictOne(ctx context.Context, m *podgroup.Member) (kept boo
 	})
 	// An internal error is what several budgets for one pod make.
 	return apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || apierrors.IsInternalError(err), err
+}
+
+// delete deletes a member. As an eviction does, it first says on the pod that this is no failure of its own.
+func (r *reconciler) delete(ctx context.Context, m *podgroup.Member) error {
+	ctx, cancel := context.WithTimeout(ctx, evictionTimeout)
+	defer cancel()
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": m.UID}, // of another pod it is refused as a conflict
+		"status": map[string]any{"conditions": []corev1.PodCondition{{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(r.clock.Now()),
+			Reason: v1alpha1.ConditionRendezvousTimedOut, Message: "the gang is released because its members did not meet in time",
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := r.client.Status().Patch(ctx, podOf(m), client.RawPatch(types.StrategicMergePatchType, patch), client.FieldOwner(FieldOwner)); err != nil {
+		return err
+	}
+	return r.client.Delete(ctx, podOf(m), client.Preconditions{UID: &m.UID})
 }
 
 func podOf(m *podgroup.Member) *corev1.Pod {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,6 +107,36 @@ func TestGangIsReleasedWhole(t *testing.T) {
 	}
 }
 
+func TestReleasesAreCounted(t *testing.T) {
+	for reason, pods := range map[string][]*corev1.Pod{
+		v1alpha1.ReasonMembersNotReady: late(noon),
+		v1alpha1.ReasonMembersMissing:  slices.Concat(late(noon)[:2], newPods("ns", 3)[2:]),
+	} {
+		t.Run(reason, func(t *testing.T) {
+			before := map[string]float64{}
+			for _, r := range []string{v1alpha1.ReasonMembersNotReady, v1alpha1.ReasonMembersMissing} {
+				before[r] = testutil.ToFloat64(releases.WithLabelValues(r))
+			}
+			e := newEnv(t, withGroups(newGroup("ns", 3)), withOptions(tenMinutes))
+			e.setPods(pods...)
+			e.settle()
+			e.at(10 * time.Minute)
+			e.settle()
+			e.restart()
+			e.settle()
+			for r, n := range before {
+				want := 0.0
+				if r == reason {
+					want = 1
+				}
+				if got := testutil.ToFloat64(releases.WithLabelValues(r)) - n; got != want {
+					t.Errorf("%v releases are counted for %s, want %v; %s", got, r, want, e.condition(v1alpha1.ConditionRendezvousTimedOut))
+				}
+			}
+		})
+	}
+}
+
 func TestEventsOfARelease(t *testing.T) {
 	e := newEnv(t, withGroups(newGroup("ns", 3)), withOptions(tenMinutes))
 	const why = "2 of 3 members not ready after 10m0s: pod-1 not ready, pod-2 not ready"
@@ -197,6 +228,8 @@ func TestBudgetsAreRespectedForAWhile(t *testing.T) {
 	e.settle()
 	slices.Sort(e.deleted)
 	e.wantGone("after the grace", e.deleted, "pod-0", "pod-2")
+	slices.Sort(e.disrupted)
+	e.wantGone("with a condition that says so", e.disrupted, "pod-0 True RendezvousTimedOut", "pod-2 True RendezvousTimedOut")
 }
 
 // What several budgets for one pod look like.
