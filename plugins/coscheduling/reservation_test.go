@@ -14,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/plugins/stage"
+	"github.com/muster-sched/muster/podgroup"
+	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
@@ -138,6 +140,91 @@ func TestReservationLeavesWhatOthersHold(t *testing.T) {
 			}
 			if got := nodesOf(r.claims); !slices.Equal(got, []string{"n1", "n2"}) {
 				t.Errorf("reserved on %v", got)
+			}
+		})
+	}
+}
+
+// A reservation is looked at again whenever its gang is refused. Its seats stay where they are for as long as they become
+// free when that was expected, or sooner; otherwise they move where they are free sooner.
+func TestReservationsAreRevised(t *testing.T) {
+	start := (&handClock{}).Now()
+	runs := func(i int, node string, runTime string) *corev1.Pod {
+		pod := stage.Pod(50+i, 8).Node(node).Annotation(podgroup.RunTimeAnnotation, runTime).Obj()
+		pod.Status.StartTime = ptr.To(metav1.NewTime(start))
+		return pod
+	}
+	first, second, third := runs(0, "n0", "10m"), runs(1, "n1", "20m"), runs(2, "n2", "30m")
+	all := stage.Nodes(3, 8)
+	for name, test := range map[string]struct {
+		at      time.Duration
+		pods    []*corev1.Pod
+		nodes   []*corev1.Node
+		members bool // a member is replaced
+		seats   []string
+		by      time.Duration // from the start; 0 if that is not known
+		same    bool          // nothing new is said
+	}{
+		"nothing changed":                     {at: 2 * time.Minute, pods: []*corev1.Pod{first, second, third}, nodes: all, seats: []string{"n0", "n1"}, by: 20 * time.Minute, same: true},
+		"one has ended as it should":          {at: 11 * time.Minute, pods: []*corev1.Pod{second, third}, nodes: all, seats: []string{"n0", "n1"}, by: 20 * time.Minute},
+		"the last has ended early":            {at: 2 * time.Minute, pods: []*corev1.Pod{first, third}, nodes: all, seats: []string{"n0", "n1"}, by: 10 * time.Minute},
+		"one runs on, and others end":         {at: 21 * time.Minute, pods: []*corev1.Pod{second, third}, nodes: all, seats: []string{"n0", "n2"}, by: 30 * time.Minute},
+		"one runs on, and nobody ends sooner": {at: 31 * time.Minute, pods: []*corev1.Pod{second, third}, nodes: all, seats: []string{"n0", "n1"}},
+		"a node is gone":                      {at: 2 * time.Minute, pods: []*corev1.Pod{first, third}, nodes: []*corev1.Node{all[0], all[2]}, seats: []string{"n0", "n2"}, by: 30 * time.Minute},
+		"no other nodes are left":             {at: 2 * time.Minute, pods: []*corev1.Pod{first}, nodes: all[:1]},
+		"the gang has another member":         {at: 2 * time.Minute, pods: []*corev1.Pod{first, second, third}, nodes: all, members: true, seats: []string{"n0", "n1"}, by: 20 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlayBeside(t, []*corev1.Pod{first, second, third}, all...)
+			p.args.Reservation = &ReservationArgs{AfterSeconds: ptr.To[int64](60)}
+			p.group(2)
+			members := p.wholeNodeMembers(2)
+			p.turn(members[0])
+			p.clock.Step(time.Minute)
+			p.turn(members[0])
+			before := p.reserving.now()
+			if before == nil {
+				t.Fatal("nothing is reserved")
+			}
+			if at, known := before.expected(); !slices.Equal(nodesOf(before.claims), []string{"n0", "n1"}) || !known || !at.Equal(start.Add(20*time.Minute)) {
+				t.Fatalf("reserved at first: %s", before)
+			}
+
+			p.clock.Step(test.at - time.Minute)
+			fw, infos := stage.NewFramework(t, test.pods, test.nodes...)
+			p.nodes, p.handle = infos, &resnapped{Framework: p.handle, fresh: fw.MutableSnapshotSharedLister()}
+			if test.members {
+				other := members[1].DeepCopy()
+				other.Name, other.UID = "other", "other"
+				p.see(nil, other)
+				p.podDeleted(p.logger, members[1])
+			}
+			if node, _ := p.turn(members[0]); node != "" {
+				t.Fatalf("placed on %s", node)
+			}
+			after, said := p.reserving.now(), p.report.wanted[testKey][v1alpha1.ConditionReserved]
+			if test.seats == nil {
+				if after != nil || said.status != metav1.ConditionFalse || said.reason != ReasonNoRoom {
+					t.Errorf("reserved: %s; said: %+v", after, said)
+				}
+				return
+			}
+			if after == nil {
+				t.Fatalf("nothing is reserved any more: %+v", said)
+			}
+			seats := nodesOf(after.claims)
+			slices.Sort(seats)
+			if !slices.Equal(seats, test.seats) {
+				t.Errorf("seats on %v, want %v", seats, test.seats)
+			}
+			if at, known := after.expected(); known != (test.by > 0) || known && !at.Equal(start.Add(test.by)) {
+				t.Errorf("expected by %v (%v), want %v after the start", at, known, test.by)
+			}
+			if !after.made.Equal(before.made) || !after.until.Equal(before.until) {
+				t.Errorf("made at %v until %v, was %v until %v", after.made, after.until, before.made, before.until)
+			}
+			if (after == before) != test.same || said.message != after.String() {
+				t.Errorf("said: %q; reserved: %s", said.message, after)
 			}
 		})
 	}

@@ -159,6 +159,7 @@ func TestWhoUsesReservedRoom(t *testing.T) {
 		}
 	}
 
+	s.remove("too-long-0", "for-ever-0") // the next in line for a reservation
 	s.finish("later-0")
 	s.awaitBound("large", 2) // which preempts the one that may use its room for so long
 	s.awaitStaying("humble", 0)
