@@ -187,6 +187,17 @@ func (w statusWriter) Apply(_ context.Context, o runtime.ApplyConfiguration, _ .
 	})
 }
 
+// Patch is of a pod that a budget would keep.
+func (w statusWriter) Patch(ctx context.Context, o ctrlclient.Object, patch ctrlclient.Patch, _ ...ctrlclient.SubResourcePatchOption) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	pods := podClient{client: &client{api: w.groups.api, dead: new(bool)}, namespace: o.GetNamespace()}
+	_, err = pods.Patch(ctx, o.GetName(), patch.Type(), data, metav1.PatchOptions{}, "status")
+	return err
+}
+
 type evictions struct {
 	ctrlclient.SubResourceClient
 	api *api
