@@ -80,7 +80,7 @@ bench-full: bench-build ## Measure all cases, three times each (hours).
 
 .PHONY: bench-page
 bench-page: ## Write docs/benchmarks.md from what bench or bench-full measured last.
-	$(REPORT) -in ../../../bin/bench -page ../../../docs/benchmarks.md
+	$(REPORT) -in ../../../bin/bench -page ../../../docs/benchmarks.md -note '$(NOTE)'
 
 .PHONY: bench-check
 bench-check: bench-build ## Fail if Muster's ratios to the ceiling fell below hack/bench/baseline.json by more than noise (7 minutes).

@@ -12,7 +12,8 @@ import (
 )
 
 // guarded are the figures that the regression guard compares, each with the part by which its ratio to the ceiling
-// may fall without being more than noise. The bounds are twice what runs on the same busy machine differed by.
+// may fall without being more than noise. They are for a machine that does nothing else: on a busy one the ratio of
+// throughputs varied by a quarter, that of deciding, which is CPU and not time, by a tenth.
 var guarded = []struct {
 	metric
 	noise float64

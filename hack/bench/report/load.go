@@ -25,6 +25,9 @@ type machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	System string `json:"system"`
+
+	// Note is what else to know, for the page.
+	Note string `json:"-"`
 }
 
 // run is one scheduler on one case, once.

@@ -13,16 +13,17 @@ import (
 func main() {
 	in := flag.String("in", "", "folder that hack/bench wrote to, or the file results.json that this command left there")
 	page := flag.String("page", "", "Markdown file to write, with plots in a folder of the same name; standard output and no plots if empty")
+	note := flag.String("note", "", "what a reader of the page should know of this measurement")
 	baseline := flag.String("baseline", "", "file to write Muster's ratios to the ceiling to, for -check")
 	check := flag.String("check", "", "file of ratios to compare with; the command fails if one fell by more than noise")
 	flag.Parse()
-	if err := report(*in, *page, *baseline, *check); err != nil {
+	if err := report(*in, *page, *note, *baseline, *check); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func report(in, page, newBaseline, oldBaseline string) error {
+func report(in, page, note, newBaseline, oldBaseline string) error {
 	r, err := load(in)
 	if err != nil {
 		return err
@@ -35,6 +36,7 @@ func report(in, page, newBaseline, oldBaseline string) error {
 			return err
 		}
 	}
+	r.Machine.Note = note
 	all := summarize(r.Runs)
 	if err := writePage(page, r.Machine, all); err != nil {
 		return err

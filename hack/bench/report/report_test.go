@@ -76,7 +76,7 @@ func TestReport(t *testing.T) {
 	}
 
 	page := filepath.Join(folder, "page.md")
-	if err := report(folder, page, "", ""); err != nil {
+	if err := report(folder, page, "The disk was full.", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(page)
@@ -84,6 +84,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
+		"**The disk was full.**",
 		"5000 nodes, 3000 pods: gangs of 3.",
 		"| no gangs | 100.0 | 1.00 | 3.00 | 1.00 | 0.00 | 30.00 | 30.00 | 100 | 1.00 | 0 | 1 |",
 		"| muster | 120.0 | 1.20 | 1.00 | 0.33 | 0.67 | 25.00 | 25.00 | 100 | 1.00 | 0 | 3 |",
@@ -97,7 +98,7 @@ func TestReport(t *testing.T) {
 	if strings.Index(string(text), "| no gangs |") > strings.Index(string(text), "| muster |") {
 		t.Error("the ceiling does not come first")
 	}
-	if err := report(filepath.Join(folder, "results.json"), page, "", ""); err != nil {
+	if err := report(filepath.Join(folder, "results.json"), page, "The disk was full.", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	if again, err := os.ReadFile(page); err != nil || string(again) != string(text) {
@@ -118,7 +119,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestReportOfNothing(t *testing.T) {
-	if err := report(t.TempDir(), "", "", ""); err == nil || !strings.Contains(err.Error(), "-in") {
+	if err := report(t.TempDir(), "", "", "", ""); err == nil || !strings.Contains(err.Error(), "-in") {
 		t.Errorf("%v", err)
 	}
 }
