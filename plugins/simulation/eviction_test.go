@@ -325,11 +325,11 @@ func (m *moment) preemptor(key types.NamespacedName) *gangState {
 		if state == podgroup.Gone || state == podgroup.Failed {
 			continue
 		}
-		if id := podgroup.IdentityOf(pod); seen.Has(id) {
+		id := podgroup.IdentityOf(pod)
+		if seen.Has(id) {
 			return nil
-		} else {
-			seen.Insert(id)
 		}
+		seen.Insert(id)
 		switch placed := onNode[pod.UID]; {
 		case state == podgroup.Succeeded:
 			s.finished++
