@@ -158,16 +158,19 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 			return // about to be removed, and until then neither here nor there
 		}
 	}
+	if len(s.wanted) < len(s.waiting) {
+		return // some take the place of others, and the plugin only promises to place all of them together
+	}
 	quorum := s.bound+s.finished >= min
-	if topology, _ := podgroup.ParseTopology(s.group.Annotations); quorum && topology.SliceSize > 0 && len(s.wanted) > 0 {
+	if topology, _ := podgroup.ParseTopology(s.group.Annotations); quorum && topology.SliceSize > 0 {
 		// Members beyond the minimum come by whole slices.
-		if plan := i.plan(s, s.wanted, 1, infos); plan != nil {
+		if plan := i.plan(s, s.waiting, 1, infos); plan != nil {
 			i.broken("I3", "surplus members of gang %s wait although some fit", key.Name)
 		}
 		return
 	}
 	if quorum {
-		for _, pod := range s.wanted {
+		for _, pod := range s.waiting {
 			if plan := i.plan(s, []*corev1.Pod{pod}, 1, infos); plan != nil {
 				i.broken("I3", "surplus member %s of gang %s waits although it fits", pod.Name, key.Name)
 			}
