@@ -182,7 +182,9 @@ func (c *Cluster) saw(old, now object) {
 		was, _ := old.(*corev1.Pod)
 		c.follow(was, o)
 		if j := c.jobOf(o); j != nil {
-			j.saw(o, true)
+			if idle := j.saw(o, true); idle != "" {
+				c.clock.AfterFunc(0, func() { c.DeletePod(idle) })
+			}
 			c.lacks(j)
 		}
 		if c.groups != nil {

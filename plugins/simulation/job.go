@@ -139,15 +139,19 @@ func (j *job) missing() int {
 }
 
 // saw follows what became of a pod: as a Job does by default, one that fails or is being deleted is replaced.
-func (j *job) saw(pod *corev1.Pod, exists bool) {
+// It returns the pod that has nothing to do, if one finished that was replaced.
+func (j *job) saw(pod *corev1.Pod, exists bool) (idle string) {
 	index, _ := podgroup.Rank(pod)
-	if j.live[index] != pod.Name {
-		return
-	}
+	live := j.live[index]
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded:
 		j.done.Insert(index)
+		if live != pod.Name {
+			return live
+		}
+	case live != pod.Name:
 	case !exists || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed:
 		j.live[index] = ""
 	}
+	return ""
 }
