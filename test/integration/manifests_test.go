@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -170,7 +171,7 @@ func TestManifests(t *testing.T) {
 			s.deviceIsAllocated(nodes[0], as)
 			s.gangIsReleased(as)
 			s.podIsPreempted(as)
-			s.metricsAreGuarded(p)
+			s.metricsAreGuarded(p, as)
 
 			p.signal(syscall.SIGTERM)
 			if code := p.exited(); code != 0 {
@@ -440,8 +441,11 @@ func (s *scene) awaitPodOn(name, node string) {
 	})
 }
 
-// metricsAreGuarded: both halves serve metrics to who may read them, and to nobody else.
-func (s *scene) metricsAreGuarded(p *process) {
+var musterLine = regexp.MustCompile(`(?m)^muster_(waiting|reservation|gang_releases).*`)
+
+// metricsAreGuarded: both halves serve metrics to who may read them, and to nobody else. Gangs that wait and gangs that were
+// released are in them.
+func (s *scene) metricsAreGuarded(p *process, as func(*corev1.Pod)) {
 	s.Helper()
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: s.namespace},
@@ -464,6 +468,28 @@ func (s *scene) metricsAreGuarded(p *process) {
 	s.must(err)
 	stranger, err := cluster.ServiceAccountREST(s.ctx, s.namespace, "default")
 	s.must(err)
+	s.group("waits", 4)
+	s.create(s.members("waits", 4, 8, as)...) // on three nodes
+	for url, lines := range map[string][]string{
+		p.schedulerURL: {
+			`muster_waiting_gangs{reason="Unschedulable"} 1`, `muster_waiting_gang_members{reason="Unschedulable"} 4`,
+			`muster_waiting_gang_nodes{shape="nvidia.com/gpu=8"} `, "muster_reservation_active 0",
+		},
+		p.metricsURL: {`muster_gang_releases_total{reason="MembersNotReady"} 1`, `muster_gang_releases_total{reason="MembersMissing"} 0`},
+	} {
+		s.await("metrics of "+url, func() string {
+			_, body, err := read(url+"/metrics", reader.BearerToken)
+			if err != nil {
+				return err.Error()
+			}
+			for _, line := range lines {
+				if !strings.Contains(body, "\n"+line) {
+					return "no line " + line + " among " + strings.Join(musterLine.FindAllString(body, -1), ", ")
+				}
+			}
+			return ""
+		})
+	}
 	for _, url := range []string{p.schedulerURL, p.metricsURL} {
 		s.awaitServing(p, func() (int, error) { return get(url+"/metrics", reader.BearerToken) })
 		for who, token := range map[string]string{"a stranger": stranger.BearerToken, "nobody": ""} {

@@ -113,6 +113,51 @@ func TestPreemptionTakesNoMoreThanItNeeds(t *testing.T) {
 	s.mustStay("single", 8)
 }
 
+// Neither of two gangs that want the same nodes makes room for itself again and again: only the more important one does,
+// once, and of two that are as important neither.
+func TestGangsDoNotPreemptInACircle(t *testing.T) {
+	s := newScene(t)
+	s.nodes(2, controlplane.NodeShape{})
+	high, low := s.priority(1000), s.priority(500)
+	victims := s.metric("muster_gang_preemption_victims")
+	s.group("low", 2)
+	s.create(s.members("low", 2, 8, low)...)
+	s.awaitBound("low", 2)
+	s.group("high", 2)
+	s.create(s.members("high", 2, 8, high)...)
+	s.awaitBound("high", 2)
+	s.awaitStaying("low", 0)
+
+	t.Log("the other way round nobody goes: its controller makes the victim again, and another gang is as important")
+	for name, priority := range map[string]func(*corev1.Pod){"low": low, "equal": high} {
+		if name != "low" {
+			s.group(name, 2)
+		}
+		s.create(s.members(name, 2, 8, priority)...)
+		c := s.awaitRefused(name)
+		if strings.Contains(c.Message, "preempting") {
+			t.Errorf("gang %s is told %q", name, c.Message)
+		}
+	}
+	// Turns of each of them that nothing helps.
+	for i := range 3 {
+		for _, name := range []string{"low-0", "equal-0"} {
+			s.patch(s.pod(name, "", 0), map[string]any{"labels": map[string]any{"example.com/again": fmt.Sprint(i)}})
+		}
+	}
+	s.remove("high-1")
+	s.create(s.pod("high-2", "high", 8, high)) // its place is kept
+	s.awaitBound("high", 2)
+	if got := s.metric("muster_gang_preemption_victims") - victims; got != 1 {
+		t.Errorf("%v preemptions, want 1", got)
+	}
+	for _, name := range []string{"low", "equal"} {
+		if n := len(s.bound(s.namespace, name)); n != 0 {
+			t.Errorf("gang %s has %d places", name, n)
+		}
+	}
+}
+
 func TestPreemptionSparesWhoMustNotGo(t *testing.T) {
 	s := newScene(t)
 	s.nodes(3, controlplane.NodeShape{})

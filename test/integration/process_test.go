@@ -453,17 +453,23 @@ func TestStartWithoutAnAPIServerIsRefused(t *testing.T) {
 
 // get asks without checking the certificate, which the process signed itself.
 func get(url, token string) (int, error) {
+	status, _, err := read(url, token)
+	return status, err
+}
+
+// read is get, and returns the answer too.
+func read(url, token string) (int, string, error) {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := insecureClient.Do(request)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	_, copyErr := io.Copy(io.Discard, response.Body)
-	return response.StatusCode, errors.Join(copyErr, response.Body.Close())
+	body, readErr := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), errors.Join(readErr, response.Body.Close())
 }
