@@ -98,19 +98,17 @@ func noGang(name, summary string, config []schedconfig.PluginConfig) Policy {
 
 // defaultScheduler is the default profile without what needs volumes, claims or images.
 func defaultScheduler(config []schedconfig.PluginConfig, more ...string) *simulation.Scheduler {
-	s := &simulation.Scheduler{Plugins: &schedconfig.Plugins{}, PluginConfig: config}
-	enabled := &s.Plugins.MultiPoint.Enabled
-	for _, p := range []schedconfig.Plugin{
+	enabled := []schedconfig.Plugin{
 		{Name: names.PrioritySort}, {Name: names.SchedulingGates}, {Name: names.NodeUnschedulable}, {Name: names.NodeName},
 		{Name: names.TaintToleration, Weight: 3}, {Name: names.NodeAffinity, Weight: 2}, {Name: names.NodePorts},
 		{Name: names.NodeResourcesFit, Weight: 1}, {Name: names.PodTopologySpread, Weight: 2}, {Name: names.InterPodAffinity, Weight: 2},
 		{Name: names.NodeResourcesBalancedAllocation, Weight: 1}, {Name: names.DefaultBinder},
-	} {
-		*enabled = append(*enabled, p)
 	}
 	for _, name := range more {
-		*enabled = append(*enabled, schedconfig.Plugin{Name: name})
+		enabled = append(enabled, schedconfig.Plugin{Name: name})
 	}
+	s := &simulation.Scheduler{Plugins: &schedconfig.Plugins{}, PluginConfig: config}
+	s.Plugins.MultiPoint.Enabled = enabled
 	return s
 }
 
