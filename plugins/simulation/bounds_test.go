@@ -73,7 +73,7 @@ func (i *inspector) atRest() {
 	for _, uid := range sortedKeys(p.waiting) {
 		i.broken("I2", "pod %s waits at Permit, and nothing is under way that could end that", p.waiting[uid].pod.Name)
 	}
-	if _, n := i.reservedFor(); n > 1 {
+	if _, n := i.reserved(); n > 1 {
 		i.broken("I2", "room is reserved for %d gangs at a time", n)
 	}
 	for key, partial := range i.partial {
@@ -123,28 +123,30 @@ func (i *inspector) underWay() bool {
 // preemptionLimit is the longest that a gang waits for pods to end.
 const preemptionLimit = slowStop + time.Minute + 2*time.Second
 
-// reservedFor is the gang that this scheduler reserves room for, nil if it does so for none, and for how many.
-func (i *inspector) reservedFor() (group *v1alpha1.PodGroup, n int) {
+// reserved lists the gangs that room is reserved for, and counts those for which this scheduler was the first to do so: the
+// others may be what one that died has left.
+func (i *inspector) reserved() (names []string, own int) {
 	for _, o := range i.c.api.list((*v1alpha1.PodGroup)(nil)) {
 		c := meta.FindStatusCondition(o.(*v1alpha1.PodGroup).Status.Conditions, v1alpha1.ConditionReserved)
-		if c != nil && c.Status == metav1.ConditionTrue && !c.LastTransitionTime.Time.Before(i.started) {
-			group = o.(*v1alpha1.PodGroup)
-			n++
+		if c == nil || c.Status != metav1.ConditionTrue {
+			continue
+		}
+		names = append(names, o.GetName())
+		if !c.LastTransitionTime.Time.Before(i.started) {
+			own++
 		}
 	}
-	return group, n
+	return names, own
 }
 
 // keptOut reports whether a gang may have to leave room to another one for which it is reserved.
 func (i *inspector) keptOut(s *gangState) bool {
-	group, _ := i.reservedFor()
-	if group == nil || group.Name == s.group.Name {
-		return false
+	names, _ := i.reserved()
+	for _, name := range names {
+		if j := i.c.jobs[name]; j != nil && name != s.group.Name && j.Priority >= *s.waiting[0].Spec.Priority {
+			i.count("gangs kept out by a reservation")
+			return true
+		}
 	}
-	owner := i.c.jobs[group.Name]
-	if owner == nil || owner.Priority < *s.waiting[0].Spec.Priority {
-		return false
-	}
-	i.count("gangs kept out by a reservation")
-	return true
+	return false
 }

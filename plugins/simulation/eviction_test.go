@@ -333,6 +333,8 @@ func (m *moment) preemptor(key types.NamespacedName) *gangState {
 		switch placed := onNode[pod.UID]; {
 		case state == podgroup.Succeeded:
 			s.finished++
+		case placed != nil && pod.Spec.NodeName == "":
+			return nil // on its way to its node, or back
 		case placed != nil:
 			s.bound++
 			s.placed = append(s.placed, placed)
