@@ -19,8 +19,8 @@ STATICCHECK := bin/staticcheck
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/muster-scheduler and bin/muster-local.
-	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-scheduler ./cmd/muster-local
+build: ## Build bin/muster-scheduler, bin/muster-local and bin/kubectl-muster.
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-scheduler ./cmd/muster-local ./cmd/kubectl-muster
 
 .PHONY: demo
 demo: build ## Run three TrainJobs on a local control plane, with Muster and without.
@@ -37,6 +37,7 @@ test-unit: ## Run unit and property tests, the scheduling core under the race de
 	CGO_ENABLED=1 $(GO) test -vet=off -race $(RACE_PACKAGES)
 	cd hack/bench/workload && $(GO) test -vet=off ./...
 	cd hack/bench/report && $(GO) test -vet=off ./...
+	cd hack/replay && $(GO) test -vet=off ./...
 	$(GO) test -vet=off github.com/muster-sched/muster/hack/bench/harness
 
 .PHONY: test-integration
@@ -117,6 +118,13 @@ TRAINJOBS := 1000
 bench-trainer: build ## Measure TRAINJOBS=1000 TrainJobs at once beside Kubeflow Trainer's own controller (compiles Kubernetes 1.36).
 	cd hack/conformance && $(GO) build -o ../../bin/kubeflow-trainer github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager
 	$(GO) run ./hack/bench-trainer -muster-local bin/muster-local -trainjobs $(TRAINJOBS) muster=bin/muster-scheduler kubeflow=bin/kubeflow-trainer
+
+.PHONY: replay
+replay: ## Replay a month of 2,000 GPUs under Muster and its peers, and draw what came of it (docs/replay.md).
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/kubectl-muster
+	bin/kubectl-muster simulate -o json > bin/replay.json
+	cd hack/replay && $(GO) run . -in ../../bin/replay.json -out ../../docs/replay
+	@echo "Plots are in docs/replay; tables: bin/kubectl-muster simulate"
 
 ##@ Check
 

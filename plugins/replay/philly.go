@@ -57,12 +57,12 @@ const (
 	// phillyJobs is how many come per GPU and day: 103,467 jobs in 83 days on 2,490 GPUs.
 	phillyJobs = 103467.0 / 83 / 2490
 	// phillyBusier is how many more jobs come here, so that there is something to wait for.
-	phillyBusier = 1.4
+	phillyBusier = 1.8
 	// phillyLongest is the longest run, of 60 days.
 	phillyLongest = 60 * 24 * 3600
 	// Larger jobs run longer. The exponent is ours, and the factor keeps the mean over all jobs what it is without.
-	phillyExponent = 0.6
-	phillyStretch  = 1 / 1.2523
+	phillyExponent = 0.75
+	phillyStretch  = 1 / 1.3848
 	// repairTime is how long a failed node is away, on average.
 	repairTime = 4 * time.Hour
 )

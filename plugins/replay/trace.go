@@ -111,11 +111,11 @@ func (t *Trace) sort() {
 	slices.SortStableFunc(t.Failures, func(a, b Failure) int { return cmp.Compare(a.At, b.At) })
 }
 
-// Load is the work of all jobs as a part of what all GPUs could do while jobs come.
+// Load is what all jobs would use if they started at once, as a part of the GPUs, on average while jobs come.
 func (t *Trace) Load() float64 {
 	work := 0.0
 	for _, j := range t.Jobs {
-		work += float64(j.Size()) * j.Duration.Seconds()
+		work += float64(j.Size()) * min(j.Duration, t.Length-j.Submit).Seconds()
 	}
 	return work / (float64(t.Shape.GPUs()) * t.Length.Seconds())
 }
