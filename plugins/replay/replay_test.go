@@ -189,7 +189,7 @@ func TestMusterHoldsNothingIdle(t *testing.T) {
 
 // The models do as the real schedulers do, or better.
 func TestModelsAreLikeTheRealOnes(t *testing.T) {
-	trace := philly.Generate(GeneratorOptions{Shape: Shape{Nodes: 8, GPUsPerNode: 8, NodesPerRack: 4, RacksPerBlock: 1}, Length: 24 * time.Hour, Seed: 3, Scale: 0.8})
+	trace := philly.Generate(GeneratorOptions{Shape: Shape{Nodes: 8, GPUsPerNode: 8, NodesPerRack: 4, RacksPerBlock: 1}, Length: 24 * time.Hour, Seed: 3, Scale: 0.45})
 	for _, model := range []string{"native", "native-packed", "no-gang", "no-gang-packed"} {
 		m, r := mustRun(t, trace, model, DefaultSettings), mustRun(t, trace, model+"-real", DefaultSettings)
 		summary := fmt.Sprintf("%s: completion %.0f s, real %.0f s; held idle %.0f GPU-s, real %.0f GPU-s; used %.3f, real %.3f",
