@@ -70,7 +70,13 @@ func (i *inspector) atRest() {
 		return
 	}
 	now := i.c.clock.Now()
+	if len(i.c.api.nodes) == 0 {
+		i.withoutNodes = now
+	}
 	for _, uid := range sortedKeys(p.waiting) {
+		if now.Sub(i.withoutNodes) <= permitLimit {
+			break // the others had a turn of which no plugin was told
+		}
 		i.broken("I2", "pod %s waits at Permit, and nothing is under way that could end that", p.waiting[uid].pod.Name)
 	}
 	if _, n := i.reserved(); n > 1 {

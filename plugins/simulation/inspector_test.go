@@ -36,6 +36,8 @@ type inspector struct {
 	lastLoss time.Time
 	// started is when the scheduler was started or killed last.
 	started time.Time
+	// withoutNodes is when the cluster had no node last, as far as the scheduler may have noticed.
+	withoutNodes time.Time
 	// partial are the gangs that have some places and fewer than they need.
 	partial map[types.NamespacedName]*partial
 	// preemptor is the gang that pods are just being evicted for, and evicted are those that were, by this process.
@@ -71,6 +73,12 @@ func (i *inspector) saw(old, now object) {
 		if after, ok := now.(*v1alpha1.PodGroup); ok {
 			i.sawGroup(before, after)
 		}
+	}
+	if node, ok := old.(*corev1.Node); ok && node != nil && now == nil && len(i.c.api.nodes) == 0 {
+		i.withoutNodes = i.c.clock.Now()
+	}
+	if node, ok := now.(*corev1.Node); ok && node != nil && len(i.c.api.nodes) == 1 {
+		i.withoutNodes = i.c.clock.Now()
 	}
 	was, _ := old.(*corev1.Pod)
 	pod, exists := now.(*corev1.Pod)
