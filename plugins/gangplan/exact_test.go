@@ -366,6 +366,25 @@ func TestASpreadCountsTheZoneThatStaysEmpty(t *testing.T) {
 	}
 }
 
+// Without it every member would be prepared anew.
+func TestTheEmptiestDomainIsKnown(t *testing.T) {
+	spread := func(p *st.PodWrapper) *st.PodWrapper {
+		return p.SpreadConstraint(1, "zone", corev1.DoNotSchedule, st.MakeLabelSelector().Label("app", "train").Obj(), nil, nil, nil, nil)
+	}
+	nodes := []*corev1.Node{stage.Node("n0", 1).Label("zone", "z0").Obj(), stage.Node("n1", 1).Label("zone", "z1").Obj()}
+	s := newScene(t, nil, []*corev1.Pod{stage.Pod(100, 0).Node("n0").Obj()}, nodes...)
+	state := newTrialState()
+	if _, status, _ := s.fw.RunPreFilterPlugins(t.Context(), state, stage.Pods(1, 1, spread)[0]); !status.IsSuccess() {
+		t.Fatal(status)
+	}
+	if got, known := emptiestOf(state); !known || !slices.Equal(got, []emptiest{{"z1", 0}}) {
+		t.Errorf("got %v (%v), want the zone z1 without pods", got, known)
+	}
+	if got, known := emptiestOf(newTrialState()); known {
+		t.Errorf("got %v of a state without spreads", got)
+	}
+}
+
 // A pod that is expected on a node counts there beside the members that have their places.
 func TestASpreadCountsPodsThatAreExpected(t *testing.T) {
 	spread := func(p *st.PodWrapper) *st.PodWrapper {

@@ -133,7 +133,7 @@ func (t *trial) check(member int, node planner.NodeID) (*fwk.Status, error) {
 		return nil, err
 	}
 	info := t.cluster.infoByID[node]
-	if p.spent() && len(t.fw.NominatedPodsForNode(info.Node().Name)) > 0 {
+	if p.shown && p.spreads() && len(t.fw.NominatedPodsForNode(info.Node().Name)) > 0 {
 		t.states[t.kinds.of[member]] = nil // the framework shows them to the state
 		if p, err = t.prepare(member); err != nil {
 			return nil, err
@@ -190,28 +190,38 @@ func (t *trial) put(member int, node planner.NodeID) (*fwk.Status, error) {
 	return nil, t.show(info, node)
 }
 
-// spent reports whether a state can be shown no more pods, at least not on other nodes than the one it was
-// shown already. PodTopologySpread remembers only two of the emptiest domains, any two if more are as empty,
-// and loses sight of the minimum when both fill up.
-func (p *prepared) spent() bool {
-	return p.shown && p.refused == nil && !p.state.GetSkipFilterPlugins().Has(names.PodTopologySpread)
+// spreads reports whether a state keeps a spread.
+func (p *prepared) spreads() bool {
+	return p.refused == nil && !p.state.GetSkipFilterPlugins().Has(names.PodTopologySpread)
 }
 
-// show brings the states at hand up to a member that was put on a node.
+// show brings the states at hand up to a member that was put on a node. PodTopologySpread remembers only two of the
+// emptiest domains, any two if more are as empty, and loses sight of the minimum when both fill up: a state goes when
+// the emptiest domain of a spread is another, or has more pods. As long as it is the same, it is the emptiest.
 func (t *trial) show(added *framework.PodInfo, node planner.NodeID) error {
 	repels := len(added.GetRequiredAntiAffinityTerms()) > 0
 	for kind, p := range t.states {
 		if p == nil {
 			continue
 		}
-		if p.refused != nil || p.spent() || repels && p.state.GetSkipFilterPlugins().Has(names.InterPodAffinity) {
+		if p.refused != nil || repels && p.state.GetSkipFilterPlugins().Has(names.InterPodAffinity) {
 			t.states[kind] = nil // what was of no concern may be now
 			continue
 		}
 		p.shown = true
+		var before []emptiest
+		if p.spreads() {
+			before, _ = emptiestOf(p.state)
+		}
 		pod := t.kinds.pods[p.member]
 		if s := t.fw.RunPreFilterExtensionAddPod(t.ctx, p.state, pod, added, t.cluster.infoByID[node]); !s.IsSuccess() {
 			return fmt.Errorf("placing pod %s: %w", klog.KObj(pod), s.AsError())
+		}
+		if !p.spreads() {
+			continue
+		}
+		if after, known := emptiestOf(p.state); !known || !slices.Equal(after, before) {
+			t.states[kind] = nil
 		}
 	}
 	return nil
