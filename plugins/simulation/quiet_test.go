@@ -139,7 +139,7 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	s := i.state(key)
 	min := int(s.group.Spec.MinMember)
 	if settings, _ := podgroup.ParseSettings(s.group.Annotations); settings.Record.GivenUp || settings.NotBefore.After(i.c.clock.Now()) {
-		if s.bound > 0 {
+		if s.bound > 0 && i.c.clock.Now().Sub(settings.Record.ReleasedAt) > i.releaseTime(key) {
 			i.broken("I8", "gang %s was released and has %d members bound", key.Name, s.bound)
 		}
 		return
