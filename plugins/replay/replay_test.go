@@ -193,7 +193,7 @@ func TestModelsAreLikeTheRealOnes(t *testing.T) {
 	for i := range 30 {
 		trace.Jobs = append(trace.Jobs, job(fmt.Sprintf("j%d", i), time.Duration(i)*6*minute, 1+i%4, 4+4*(i/2%2), time.Duration(10+7*(i%5))*minute))
 	}
-	for _, model := range []string{"native-packed", "no-gang-packed"} {
+	for _, model := range []string{"native-packed"} {
 		m, r := mustRun(t, trace, model, DefaultSettings), mustRun(t, trace, model+"-real", DefaultSettings)
 		summary := fmt.Sprintf("%s: completion %.0f s, real %.0f s; held idle %.0f GPU-s, real %.0f GPU-s; used %.3f, real %.3f",
 			model, m.Completion.Mean, r.Completion.Mean, m.IdleHeld, r.IdleHeld, m.Utilisation, r.Utilisation)
