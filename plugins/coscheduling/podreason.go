@@ -161,7 +161,8 @@ func (pl *Coscheduling) retell(logger klog.Logger, key types.NamespacedName, r *
 const incompleteGrace = 2 * time.Second
 
 // takeBackLater makes members stop asking for nodes, after a while, if their gang is not complete: they are not
-// tried any more and would ask for ever.
+// tried any more and would ask for ever. Nor do members of a refused gang ask for the nodes any more that were kept
+// for them while the gang waited for pods to end.
 func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedName) {
 	if !pl.gangs.takeBack(key, true) {
 		return
@@ -173,22 +174,41 @@ func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedNa
 		case pl.members.Generation(key) == 0:
 			pl.gangs.forget(key)
 		case why == "":
+			if r := pl.gangs.refusalOf(key); r != nil && pl.gangs.preemptingOf(key) == nil {
+				pl.takeBackFrom(logger, key, r.podReason(), r.message)
+			}
 		case !pl.leads.Load():
 			pl.takeBackLater(logger, key) // the scheduler that leads does so, until this one does
 		default:
-			pl.background(func() {
-				for _, pod := range pl.waitingPods(key, func(m *podgroup.Member) bool { return !m.Gated && m.SchedulerName == pl.handle.ProfileName() }) {
-					_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-					if c != nil && (c.Reason == corev1.PodReasonUnschedulable || pod.Status.NominatedNodeName != "") {
-						if !pl.setReason(logger, pod, ReasonIncomplete, why) {
-							pl.takeBackLater(logger, key)
-							return
-						}
-					}
-				}
-			})
+			pl.takeBackFrom(logger, key, ReasonIncomplete, why)
 		}
 	})
+}
+
+// takeBackFrom tells members why they wait that ask for nodes in vain.
+func (pl *Coscheduling) takeBackFrom(logger klog.Logger, key types.NamespacedName, reason, why string) {
+	pl.background(func() {
+		for _, pod := range pl.waitingPods(key, func(m *podgroup.Member) bool { return !m.Gated && m.SchedulerName == pl.handle.ProfileName() }) {
+			_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
+			asks := pod.Status.NominatedNodeName != "" || reason == ReasonIncomplete && c != nil && c.Reason == corev1.PodReasonUnschedulable
+			if asks && !pl.setReason(logger, pod, reason, why) {
+				pl.takeBackLater(logger, key)
+				return
+			}
+		}
+	})
+}
+
+// nominationShown is told of changes of pods as the scheduler sees them. A nomination that is shown after the gang gave
+// it up is the scheduler's again, and nothing else would end it.
+func (pl *Coscheduling) nominationShown(logger klog.Logger, old, pod *corev1.Pod) {
+	node := pod.Status.NominatedNodeName
+	if node == "" || node == old.Status.NominatedNodeName || pod.Spec.NodeName != "" {
+		return
+	}
+	if key, ok := podgroup.Key(pod); ok {
+		pl.takeBackLater(logger, key)
+	}
 }
 
 // takeBack notes that somebody is about to make the members stop asking for nodes, or has done so, and reports
@@ -208,15 +228,18 @@ func (g *gangs) takeBack(key types.NamespacedName, about bool) bool {
 	return was != about
 }
 
-// setReason writes the condition PodScheduled=False of a pod, if its reason is another one. It reports false if that
-// failed.
+// setReason writes the condition PodScheduled=False of a pod, if its reason is another one, and takes its nomination back
+// unless its gang preempts. It reports false if that failed.
 func (pl *Coscheduling) setReason(logger klog.Logger, pod *corev1.Pod, reason, message string) bool {
 	_, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled)
-	if c == nil || c.Status != corev1.ConditionFalse || c.Reason == reason || c.Reason == corev1.PodReasonSchedulingGated {
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason == corev1.PodReasonSchedulingGated {
 		return true // it was not told anything yet, or is told by others
 	}
+	if c.Reason == reason && (pod.Status.NominatedNodeName == "" || reason == ReasonPreempting) {
+		return true
+	}
 	status := pod.Status.DeepCopy()
-	status.NominatedNodeName = "" // of a scheduler that died: every change of the pod would keep others out anew
+	status.NominatedNodeName = "" // given up, or of a scheduler that died: every change of the pod would keep others out anew
 	podutil.UpdatePodCondition(status, &corev1.PodCondition{
 		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: reason, Message: shortened(message, messageLimit),
 		ObservedGeneration: c.ObservedGeneration,

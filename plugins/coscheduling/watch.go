@@ -74,11 +74,12 @@ func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 	return nil
 }
 
-// watchScheduler follows what the scheduler itself sees of pods and nodes: when room becomes free there, and what
-// lost members looked like, of which the index of members knows little.
+// watchScheduler follows what the scheduler itself sees of pods and nodes: when room becomes free there, what lost
+// members looked like, of which the index of members knows little, and when it sees the nominations that it wrote.
 func (pl *Coscheduling) watchScheduler(logger klog.Logger) error {
 	core := pl.handle.SharedInformerFactory().Core().V1()
 	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(old, obj any) { pl.nominationShown(logger, old.(*corev1.Pod), obj.(*corev1.Pod)) },
 		DeleteFunc: func(obj any) {
 			if pod, ok := untombed[*corev1.Pod](obj); ok && pod.Spec.NodeName != "" {
 				pl.vanished(logger, pod)

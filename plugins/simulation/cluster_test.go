@@ -193,31 +193,58 @@ func TestPreemptionOfASchedulerThatDied(t *testing.T) {
 	}
 }
 
-// Members of a gang that preempted ask for no node any more when their PodGroup is gone: each change of theirs would
-// keep others from it anew.
-func TestNominationsEndWithThePodGroup(t *testing.T) {
-	c := newCluster(t, Options{})
-	for i := range 2 {
-		c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
-	}
-	c.Submit(Job{Name: "low", Sizes: []int64{8, 8}, MinMember: 2, StopTime: time.Minute})
-	advance(t, c, 10*time.Second)
-	c.Submit(Job{Name: "high", Sizes: []int64{8, 8}, MinMember: 2, Priority: 10})
-	advance(t, c, time.Second)
-	nominated := func() (n int) {
-		for _, pod := range c.api.podsOf(types.NamespacedName{Namespace: Namespace, Name: "high"}) {
-			if pod.Status.NominatedNodeName != "" {
-				n++
+// Members of a gang that preempted ask for no node any more when it waits for nobody: each change of theirs would keep
+// others from it anew. So also if the scheduler hears late of what it wrote to them.
+func TestNominationsEndWithThePreemption(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends func(*Cluster)
+		late bool
+	}{
+		"PodGroup deleted":             {func(c *Cluster) { c.DeleteGroup("high") }, false},
+		"PodGroup deleted, shown late": {func(c *Cluster) { c.DeleteGroup("high") }, true},
+		"in vain":                      {func(c *Cluster) { c.RemoveNode("n1") }, false},
+		"in vain, shown late":          {func(c *Cluster) { c.RemoveNode("n1") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, Options{})
+			for i := range 2 {
+				c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
 			}
+			c.Submit(Job{Name: "low", Sizes: []int64{8, 8}, MinMember: 2, StopTime: 30 * time.Second})
+			advance(t, c, 10*time.Second)
+			c.Hold(Schedule)
+			c.Submit(Job{Name: "high", Sizes: []int64{8, 8}, MinMember: 2, Priority: 10})
+			advance(t, c, time.Second)
+			if test.late {
+				c.Hold(ShowPod)
+			}
+			c.LetGo(Schedule)
+			advance(t, c, time.Second)
+			if n := askForNodes(c, "high"); n != 2 {
+				t.Fatalf("%d members are nominated, want 2", n)
+			}
+			test.ends(c)
+			advance(t, c, 3*time.Minute)
+			c.LetGo(ShowPod)
+			advance(t, c, 5*time.Second)
+			if n := askForNodes(c, "high"); n != 0 {
+				t.Errorf("%d members are nominated still", n)
+			}
+			for node := range c.api.nodes {
+				if kept := c.process.scheduler.SchedulingQueue.NominatedPodsForNode(node); len(kept) > 0 {
+					t.Errorf("node %s is kept for %d pods", node, len(kept))
+				}
+			}
+		})
+	}
+}
+
+// askForNodes counts the pods of a gang that say a node is kept for them.
+func askForNodes(c *Cluster, gang string) (n int) {
+	for _, pod := range c.api.podsOf(types.NamespacedName{Namespace: Namespace, Name: gang}) {
+		if pod.Status.NominatedNodeName != "" {
+			n++
 		}
-		return n
 	}
-	if nominated() != 2 {
-		t.Fatalf("%d members are nominated, want 2", nominated())
-	}
-	c.DeleteGroup("high")
-	advance(t, c, 5*time.Second)
-	if nominated() != 0 {
-		t.Errorf("%d members are nominated still", nominated())
-	}
+	return n
 }
