@@ -196,7 +196,9 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 			if c.present == 0 {
 				pl.free(klog.FromContext(ctx), key, c.waiting)
 			}
-			if !surplus {
+			if surplus {
+				pl.endPreempting(klog.FromContext(ctx), key, nil, ReasonMembersChanged, "the gang has its minimum without the members that it preempted for", time.Time{})
+			} else {
 				switch waits, err := pl.makeRoom(ctx, key, group, pod.UID, c, d, verdict); {
 				case err != nil:
 					return "", "", err

@@ -401,3 +401,30 @@ func TestMembersBeyondTheMinimumPreemptNobody(t *testing.T) {
 		t.Errorf("%q, deleted %v", why, r.deleted)
 	}
 }
+
+// The minimum may become less, or members be placed by somebody else, while the gang waits for its victims.
+func TestAGangThatComesToHaveItsMinimumKeepsNoRoom(t *testing.T) {
+	r := newRaid(t, 2, 2, nil)
+	r.mustWait()
+	placed := stage.Pods(3, 8, func(p *st.PodWrapper) *st.PodWrapper {
+		return p.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Priority(100)
+	})[2]
+	placed.Spec.NodeName = "elsewhere"
+	r.see(nil, placed)
+	r.group(1)
+	if node, why := r.turn(r.members[0]); node != "" || why == "" {
+		t.Fatalf("node %q, %q", node, why)
+	}
+	if got := r.nominated(); len(got) != 0 {
+		t.Errorf("nominated: %v", got)
+	}
+	if got := r.gangs.held(types.NamespacedName{}, 0); len(got) != 0 {
+		t.Errorf("%d seats are held", len(got))
+	}
+	if c := r.condition(v1alpha1.ConditionPreempting); c.status != metav1.ConditionFalse {
+		t.Errorf("condition %+v", c)
+	}
+	if got := r.gangs.preemptsFrom(testKey); !got.IsZero() {
+		t.Errorf("it rests until %v as if it had preempted in vain", got)
+	}
+}
