@@ -159,8 +159,12 @@ func TestTrainerIsQuiet(t *testing.T) {
 	cancel()
 	s.must(<-ended)
 
-	if len(seen.writes) > 0 {
-		t.Errorf("writes: %v", seen.writes)
+	// What earlier tests left in namespaces that are still being deleted does change.
+	writes := slices.DeleteFunc(seen.writes, func(write string) bool {
+		return strings.Contains(write, "/namespaces/") && !strings.Contains(write, "/namespaces/"+s.namespace+"/")
+	})
+	if len(writes) > 0 {
+		t.Errorf("writes: %v", writes)
 	}
 	want := []string{
 		"/api/v1/configmaps?trainer.muster.dev/runtime-snapshot=true",
