@@ -104,6 +104,20 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	return c
 }
 
+// unshown returns the name of a member that has been bound, by somebody else, to a node on which the cycle's snapshot
+// does not show it yet: what it takes there would be given away once more. It returns "" if there is none.
+func (pl *Coscheduling) unshown(c census) string {
+	for _, m := range c.members {
+		if m.State != podgroup.Bound && m.State != podgroup.Running {
+			continue
+		}
+		if _, known := pl.cluster.Node(m.Node); known && pl.cluster.PodOn(m.Node, m.UID) == nil {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // placed counts the places of the gang that are taken: by members that are bound, have finished, or are on their way
 // to their node.
 func (pl *Coscheduling) placed(key types.NamespacedName) int {
@@ -177,6 +191,11 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", r.message, nil
 	}
 	pl.cluster.Sync(nodes)
+	if name := pl.unshown(c); name != "" {
+		r := &refusal{message: fmt.Sprintf("the scheduler is yet to see member %q on its node", name), learned: true}
+		pl.turnAway(ctx, key, pod.UID, c, r)
+		return "", r.message, nil
+	}
 	d, err := pl.demand(ctx, group, c, c.waiting, min(need+c.doubles, len(c.waiting)))
 	switch {
 	case errors.As(err, new(*podgroup.TopologyError)):

@@ -100,6 +100,7 @@ func (p *play) reasonOn(pod *corev1.Pod) string {
 // refusalStatus is what PreFilter says to a member.
 func (p *play) refusalStatus(pod *corev1.Pod) *fwk.Status {
 	p.t.Helper()
+	p.snapshot()
 	_, status := p.PreFilter(p.ctx, framework.NewCycleState(), pod, p.nodes)
 	if !status.IsRejected() {
 		p.t.Fatalf("%s is not refused: %v", pod.Name, status)

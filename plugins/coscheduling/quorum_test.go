@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
@@ -124,5 +125,25 @@ func TestFinishedMemberThatIsRemoved(t *testing.T) {
 	}
 	if got := p.report.wanted[testKey][v1alpha1.ConditionUnschedulable]; got.status != metav1.ConditionTrue {
 		t.Errorf("the PodGroup says %+v of a gang under its minimum", got)
+	}
+}
+
+// A member that somebody else has bound takes its room before the scheduler's snapshot shows it there.
+func TestMemberBoundElsewhereBeforeTheSnapshotShowsIt(t *testing.T) {
+	p := newPlay(t, stage.Nodes(2, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(3)
+	if node, _ := p.turn(pods[1]); node != "" {
+		t.Fatalf("three on two nodes, one of them on %s", node)
+	}
+	pods[0] = p.see(pods[0], with(pods[0], func(pod *corev1.Pod) { pod.Spec.NodeName = "n0" }))
+	if node, why := p.turnBefore(pods[1]); node != "" || !strings.Contains(why, `yet to see member "m-0"`) {
+		t.Errorf("node %q: %s", node, why)
+	}
+	if hint, err := p.otherHelps(p.logger, pods[1], nil, pods[0]); err != nil || hint != fwk.Queue {
+		t.Errorf("when the snapshot shows it: %v, %v", hint, err)
+	}
+	if node, why := p.turn(pods[1]); node != "" || !strings.Contains(why, "2 more members beside 1 placed") {
+		t.Errorf("node %q: %s", node, why)
 	}
 }

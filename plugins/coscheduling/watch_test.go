@@ -40,6 +40,9 @@ type play struct {
 	logger    klog.Logger
 	clock     *handClock
 	activated map[string]*corev1.Pod
+
+	// shown are the bound members that the snapshot shows.
+	shown map[types.UID]*corev1.Pod
 }
 
 // Activate notes who was put in line.
@@ -164,8 +167,50 @@ func (p *play) wholeNodeMembers(n int) []*corev1.Pod {
 	return pods
 }
 
+// snapshot shows the members of the gang that are bound where they are.
+func (p *play) snapshot() {
+	p.t.Helper()
+	bound := map[types.UID]*corev1.Pod{}
+	for _, m := range p.members.Members(testKey) {
+		if m.State != podgroup.Bound && m.State != podgroup.Running {
+			continue
+		}
+		pod, err := p.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(m.Namespace).Get(m.Name)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		bound[m.UID] = pod
+	}
+	for _, info := range p.nodes {
+		for uid, pod := range p.shown {
+			if bound[uid] == nil && pod.Spec.NodeName == info.Node().Name {
+				if err := info.RemovePod(p.logger, pod); err != nil {
+					p.t.Fatal(err)
+				}
+			}
+		}
+		for uid, pod := range bound {
+			if p.shown[uid] == nil && pod.Spec.NodeName == info.Node().Name {
+				added, err := framework.NewPodInfo(pod)
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				info.AddPodInfo(added)
+			}
+		}
+	}
+	p.shown = bound
+}
+
 // turn gives a member its turn up to PreFilter and returns its node, or why it has none.
 func (p *play) turn(pod *corev1.Pod) (node, why string) {
+	p.t.Helper()
+	p.snapshot()
+	return p.turnBefore(pod)
+}
+
+// turnBefore is turn with the snapshot of the last turn.
+func (p *play) turnBefore(pod *corev1.Pod) (node, why string) {
 	p.t.Helper()
 	result, status := p.PreFilter(p.ctx, framework.NewCycleState(), pod, p.nodes)
 	if status.Code() == fwk.Error {
