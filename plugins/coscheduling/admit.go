@@ -244,8 +244,9 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	}
 	commit := pl.newCommit(d, plan)
 	commit.surplus, commit.need = surplus, d.Min
-	pl.preemptedFor(key, group, pl.gangs.preemptingOf(key))
+	waited := pl.gangs.preemptingOf(key)
 	seats := pl.begin(klog.FromContext(ctx), key, commit)
+	pl.preemptedFor(klog.FromContext(ctx), key, group, waited, seats)
 	if pl.reserving.now() != nil {
 		pl.backfilled(pl.candidate(key, d.Pods...), nodesOfSeats(seats)...)
 	}

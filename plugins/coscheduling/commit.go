@@ -53,6 +53,15 @@ func nodesOfSeats(seats []*seat) []string {
 	return nodes
 }
 
+// claimsOf lists what seats claim.
+func claimsOf(seats []*seat) []gangplan.Claim {
+	claims := make([]gangplan.Claim, len(seats))
+	for i, s := range seats {
+		claims[i] = s.Claim
+	}
+	return claims
+}
+
 // released is a commit that was let go: its seats in rank order, what to tell their members, and
 // how often in a row this happened.
 type released struct {

@@ -269,16 +269,20 @@ func (h *hold) without(other *hold) []gangplan.Claim {
 	if other == nil {
 		return h.claims
 	}
-	left := slices.Clone(other.claims)
-	var claims []gangplan.Claim
-	for _, claim := range h.claims {
-		if i := slices.IndexFunc(left, func(l gangplan.Claim) bool { return l.SameAs(&claim) }); i >= 0 {
-			left = slices.Delete(left, i, i+1)
+	return claimsWithout(h.claims, other.claims)
+}
+
+// claimsWithout lists those of the claims that are not among others, each of which stands for one.
+func claimsWithout(claims, others []gangplan.Claim) (rest []gangplan.Claim) {
+	others = slices.Clone(others)
+	for _, claim := range claims {
+		if i := slices.IndexFunc(others, func(o gangplan.Claim) bool { return o.SameAs(&claim) }); i >= 0 {
+			others = slices.Delete(others, i, i+1)
 		} else {
-			claims = append(claims, claim)
+			rest = append(rest, claim)
 		}
 	}
-	return claims
+	return rest
 }
 
 // heldBefore puts those in line who may fit into what was held until now. It must not be called with a lock held.

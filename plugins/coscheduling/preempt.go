@@ -229,23 +229,25 @@ func (pl *Coscheduling) endPreempting(logger klog.Logger, key types.NamespacedNa
 		return false
 	}
 	logger.V(2).Info("Gang preempts no more", "podGroup", key, "reason", reason, "why", message)
-	var claims []gangplan.Claim
 	for _, s := range ended.inOrder() {
 		pl.handle.DeleteNominatedPodIfExists(s.pod)
-		claims = append(claims, s.Claim)
 	}
 	pl.report.say(key, v1alpha1.ConditionPreempting, report{metav1.ConditionFalse, reason, message})
-	pl.claimsFreed(logger, key, claims)
+	pl.claimsFreed(logger, key, claimsOf(ended.inOrder()))
 	if rest := pl.gangs.preemptsFrom(key).Sub(pl.clock.Now()); rest > 0 {
 		pl.clock.AfterFunc(rest, func() { pl.activateRepresentative(logger, key) })
 	}
 	return true
 }
 
-// preemptedFor says, once a gang has a plan, that it waits for nobody any more.
-func (pl *Coscheduling) preemptedFor(key types.NamespacedName, group *v1alpha1.PodGroup, was *preempting) {
+// preemptedFor says, once a gang has a plan, that it waits for nobody any more, and puts those in line who may fit where
+// it had seats kept and has none now.
+func (pl *Coscheduling) preemptedFor(logger klog.Logger, key types.NamespacedName, group *v1alpha1.PodGroup, was *preempting, seats []*seat) {
 	if was != nil || meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionPreempting) {
 		pl.report.say(key, v1alpha1.ConditionPreempting, report{metav1.ConditionFalse, ReasonPlaced, "the gang has a place"})
+	}
+	if was != nil {
+		pl.claimsFreed(logger, key, claimsWithout(claimsOf(was.inOrder()), claimsOf(seats)))
 	}
 }
 

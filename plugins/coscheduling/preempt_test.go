@@ -213,6 +213,27 @@ func TestTheLastVictimStartsTheGang(t *testing.T) {
 	}
 }
 
+// The seats that it kept elsewhere are free then, of which nobody else tells.
+func TestAGangThatStartsElsewherePutsOthersInLine(t *testing.T) {
+	for kept, want := range map[string]bool{"n0": true, "n1": false} {
+		r := newRaid(t, 2, 1, nil)
+		r.mustWait()
+		r.gangs.preemptingOf(testKey).seats[r.members[0].UID].Node = kept
+		waiting := stage.Pod(9, 8).Label(v1alpha1.GroupLabel, "other").SchedulerName("test").Obj()
+		r.see(nil, waiting)
+		r.gangs.refuse(types.NamespacedName{Namespace: "ns", Name: "other"}, &refusal{representative: waiting.UID})
+		r.inLine()
+		r.end(1)
+		r.inLine()
+		if node, why := r.turn(r.members[0]); node != "n1" {
+			t.Fatalf("node %q, %s", node, why)
+		}
+		if got := slices.Contains(r.inLine(), "ns/"+waiting.Name); got != want {
+			t.Errorf("with a seat kept on %s the other gang is in line: %v", kept, got)
+		}
+	}
+}
+
 func TestVictimsThatDoNotEndAreNotWaitedForForEver(t *testing.T) {
 	r := newRaid(t, 2, 2, nil)
 	r.mustWait()
