@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -30,8 +31,9 @@ type moment struct {
 	// going are the pods on nodes that are on their way out, and overdue those of which nobody can tell whether they
 	// ever will be gone.
 	going, overdue sets.Set[types.UID]
-	// kept are the pods that a budget keeps from every eviction.
-	kept sets.Set[types.UID]
+	// kept are the pods that a budget keeps from every eviction, and budgets all those that the pods on nodes have.
+	kept    sets.Set[types.UID]
+	budgets map[types.UID]*policyv1.PodDisruptionBudget
 	// nominated are the pods for which room is kept on nodes.
 	nominated map[types.UID]nominated
 	// current is set if the scheduler had been shown everything, and kept no room that cannot be seen from outside.
@@ -52,19 +54,23 @@ func (i *inspector) remember() *moment {
 	m := &moment{
 		at: i.c.clock.Now(), groups: map[types.NamespacedName]*v1alpha1.PodGroup{}, members: map[types.NamespacedName][]*corev1.Pod{},
 		going: sets.New[types.UID](), overdue: sets.New[types.UID](), nominated: map[types.UID]nominated{},
-		pods: map[types.UID]*corev1.Pod{}, kept: sets.New[types.UID](),
+		pods: map[types.UID]*corev1.Pod{}, kept: sets.New[types.UID](), budgets: map[types.UID]*policyv1.PodDisruptionBudget{},
 	}
 	infos, err := p.framework.SnapshotSharedLister().NodeInfos().List()
 	must(err)
 	for _, info := range infos {
 		m.nodes = append(m.nodes, info.Snapshot())
 		for _, on := range info.GetPods() {
+			budget := i.c.api.budgetOf(on.GetPod())
+			if budget != nil {
+				m.budgets[on.GetPod().UID] = budget
+			}
 			switch pod := on.GetPod(); {
 			case pod.DeletionTimestamp != nil && m.at.After(pod.DeletionTimestamp.Add(overdue)):
 				m.overdue.Insert(pod.UID)
 			case pod.DeletionTimestamp != nil || i.evicted.Has(pod.UID):
 				m.going.Insert(pod.UID)
-			case i.c.api.budgetOf(pod) != nil && i.c.api.budgetOf(pod).Spec.MaxUnavailable.IntValue() == 0:
+			case budget != nil && budget.Spec.MaxUnavailable.IntValue() == 0:
 				m.kept.Insert(pod.UID)
 			}
 		}
@@ -263,7 +269,7 @@ func alternatives(units []*victims) (all [][]types.UID) {
 	return all
 }
 
-// mayGoWithin are all pods that a gang may preempt without violating a budget.
+// mayGoWithin are the pods that a gang may preempt, all of them, without violating a budget.
 func (m *moment) mayGoWithin(by types.NamespacedName, priority int32) sets.Set[types.UID] {
 	may, protected := sets.New[types.UID](), sets.New[types.NamespacedName]()
 	visit := func(do func(types.NamespacedName, bool, *corev1.Pod)) {
@@ -289,6 +295,16 @@ func (m *moment) mayGoWithin(by types.NamespacedName, priority int32) sets.Set[t
 			may.Insert(pod.UID)
 		}
 	})
+	// A budget may let some of a gang go and not all. Whether those would do is not looked into.
+	going := map[*policyv1.PodDisruptionBudget]int32{}
+	for uid := range may {
+		going[m.budgets[uid]]++
+	}
+	for uid := range may {
+		if budget := m.budgets[uid]; budget != nil && going[budget] > budget.Status.DisruptionsAllowed {
+			may.Delete(uid)
+		}
+	}
 	return may
 }
 
