@@ -187,7 +187,7 @@ func TestMusterHoldsNothingIdle(t *testing.T) {
 	}
 }
 
-// The model of the native scheduler does as the real one does, within a tenth; that of the default scheduler is kinder.
+// The model of the native scheduler does as the real one does, within a tenth.
 func TestModelsAreLikeTheRealOnes(t *testing.T) {
 	trace := &Trace{Name: "t", Shape: Shape{Nodes: 8, GPUsPerNode: 8, NodesPerRack: 4, RacksPerBlock: 1}, Length: 4 * time.Hour}
 	for i := range 30 {
