@@ -52,7 +52,7 @@ func TestSimulate(t *testing.T) {
 	if _, err := runCommand("simulate", "--trace", "philly", "--days", "0.2", "--nodes", "20", "--write-trace", file); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"simulate", "--trace", file, "--nodes", "20", "--policy", "muster,native-real,no-gang"}
+	args := []string{"simulate", "--trace", file, "--nodes", "20", "--policy", "muster,native,no-gang"}
 	out, err := runCommand(append(args, "-o", "json")...)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestSimulate(t *testing.T) {
 	if first != second {
 		t.Errorf("first\n%s\nthen\n%s", first, second)
 	}
-	for _, want := range []string{"\npolicy ", "\nmuster ", "\nnative-real ", "mean job completion time"} {
+	for _, want := range []string{"\npolicy ", "\nmuster ", "\nnative ", "mean job completion time"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("there is no %q in\n%s", want, first)
 		}
