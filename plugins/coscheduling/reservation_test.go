@@ -176,6 +176,8 @@ func TestReservationsAreRevised(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlayBeside(t, []*corev1.Pod{first, second, third}, all...)
+			snapshot := &resnapped{Framework: p.handle, fresh: p.handle.MutableSnapshotSharedLister()}
+			p.handle = snapshot // before others look at it in the background
 			p.args.Reservation = &ReservationArgs{AfterSeconds: ptr.To[int64](60)}
 			p.group(2)
 			members := p.wholeNodeMembers(2)
@@ -192,7 +194,7 @@ func TestReservationsAreRevised(t *testing.T) {
 
 			p.clock.Step(test.at - time.Minute)
 			fw, infos := stage.NewFramework(t, test.pods, test.nodes...)
-			p.nodes, p.handle = infos, &resnapped{Framework: p.handle, fresh: fw.MutableSnapshotSharedLister()}
+			p.nodes, snapshot.fresh = infos, fw.MutableSnapshotSharedLister()
 			if test.members {
 				other := members[1].DeepCopy()
 				other.Name, other.UID = "other", "other"
