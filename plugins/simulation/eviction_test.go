@@ -109,6 +109,13 @@ func (i *inspector) postponed() func() {
 	return func() {
 		asked := sets.New(i.c.process.evictions...)
 		if by := i.preemptor; len(asked) > 0 && by.Name != "" {
+			// What was left for later before this was done before it.
+			for uid := range i.evicted {
+				if !then.overdue.Has(uid) {
+					then.going.Insert(uid)
+					then.kept.Delete(uid)
+				}
+			}
 			i.preempted(then, by, asked)
 			for uid := range asked {
 				if i.ends(uid) {
