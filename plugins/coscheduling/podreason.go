@@ -160,7 +160,7 @@ func (pl *Coscheduling) retell(logger klog.Logger, key types.NamespacedName, r *
 // controller often replaces a member at once.
 const incompleteGrace = 2 * time.Second
 
-// takeBackLater makes members stop asking for nodes, after a while, if their gang is not complete: they are not
+// takeBackLater makes members stop asking for nodes, after a while, if their gang is not complete, and ends what it waits for: they are not
 // tried any more and would ask for ever. Nor do members of a refused gang ask for the nodes any more that were kept
 // for them while the gang waited for pods to end.
 func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedName) {
@@ -180,6 +180,7 @@ func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedNa
 		case !pl.leads.Load():
 			pl.takeBackLater(logger, key) // the scheduler that leads does so, until this one does
 		default:
+			pl.endPreempting(logger, key, nil, ReasonMembersChanged, why, time.Time{})
 			pl.takeBackFrom(logger, key, ReasonIncomplete, why)
 		}
 	})

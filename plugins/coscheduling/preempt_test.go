@@ -449,3 +449,27 @@ func TestAGangThatComesToHaveItsMinimumKeepsNoRoom(t *testing.T) {
 		t.Errorf("it rests until %v as if it had preempted in vain", got)
 	}
 }
+
+// Its other members could not use the room, however soon it is there.
+func TestAGangThatBecomesIncompleteKeepsNoRoom(t *testing.T) {
+	r := newRaid(t, 2, 2, nil)
+	placed := stage.Pods(3, 8, func(p *st.PodWrapper) *st.PodWrapper {
+		return p.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Priority(100)
+	})[2]
+	placed.Spec.NodeName = "elsewhere"
+	r.see(nil, placed)
+	r.group(3)
+	r.mustWait()
+	r.podDeleted(r.logger, placed)
+	r.clock.Step(incompleteGrace / 2)
+	if got := r.nominated(); len(got) != 2 {
+		t.Errorf("nominated while it may be replaced: %v", got)
+	}
+	r.clock.Step(incompleteGrace)
+	if got := r.gangs.held(types.NamespacedName{}, 0); len(got) != 0 {
+		t.Errorf("%d seats are held", len(got))
+	}
+	if c := r.condition(v1alpha1.ConditionPreempting); c.status != metav1.ConditionFalse || c.reason != ReasonMembersChanged {
+		t.Errorf("condition %+v", c)
+	}
+}
