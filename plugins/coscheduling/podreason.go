@@ -160,9 +160,9 @@ func (pl *Coscheduling) retell(logger klog.Logger, key types.NamespacedName, r *
 // controller often replaces a member at once.
 const incompleteGrace = 2 * time.Second
 
-// takeBackLater makes members stop asking for nodes, after a while, if their gang is not complete, and ends what it waits for: they are not
-// tried any more and would ask for ever. Nor do members of a refused gang ask for the nodes any more that were kept
-// for them while the gang waited for pods to end.
+// takeBackLater makes members stop asking for nodes, after a while, if their gang is not complete: they are not
+// tried any more and would ask for ever. Nothing is kept for such a gang then until pods end. Nor do members of a
+// refused gang ask for the nodes any more that were kept for them while it waited for that.
 func (pl *Coscheduling) takeBackLater(logger klog.Logger, key types.NamespacedName) {
 	if !pl.gangs.takeBack(key, true) {
 		return
