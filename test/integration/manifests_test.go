@@ -404,8 +404,7 @@ func (s *scene) deviceIsAllocated(node string, as func(*corev1.Pod)) {
 func (s *scene) podIsPreempted(as func(*corev1.Pod)) {
 	s.Helper()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Value: 1000}
-	s.must(kube.Create(s.ctx, class))
-	s.Cleanup(func() { s.must(client.IgnoreNotFound(kube.Delete(context.Background(), class))) })
+	s.createClass(class)
 	victims := s.pods("victim", "", 4, 8, as)
 	s.create(victims...)
 	s.await("victims", func() string {

@@ -303,8 +303,7 @@ func TestInNativeModeGroupPreempts(t *testing.T) {
 	s := newNativeScene(t)
 	s.withLevels()
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Value: 1000}
-	s.must(kube.Create(s.ctx, class))
-	s.Cleanup(func() { s.must(client.IgnoreNotFound(kube.Delete(context.Background(), class))) })
+	s.createClass(class)
 	s.nodes(2, controlplane.NodeShape{NamePrefix: "a1", Labels: map[string]string{zoneLevel: "a", rackLevel: "a1"}})
 	s.nodes(1, controlplane.NodeShape{NamePrefix: "a2", Labels: map[string]string{zoneLevel: "a", rackLevel: "a2"}})
 	s.create(s.singles(3, 8)...)

@@ -37,9 +37,23 @@ func (s *scene) priorityWith(value int32, policy corev1.PreemptionPolicy) func(*
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d-%s", s.namespace, value, strings.ToLower(string(policy)))},
 		Value:      value, PreemptionPolicy: &policy,
 	}
+	s.createClass(class)
+	return func(p *corev1.Pod) { p.Spec.PriorityClassName = class.Name }
+}
+
+// createClass makes a PriorityClass, and returns when the API server admits what names it: it has them in a cache.
+func (s *scene) createClass(class *schedulingv1.PriorityClass) {
+	s.Helper()
 	s.must(client.IgnoreAlreadyExists(kube.Create(s.ctx, class)))
 	s.Cleanup(func() { s.must(client.IgnoreNotFound(kube.Delete(context.Background(), class))) })
-	return func(p *corev1.Pod) { p.Spec.PriorityClassName = class.Name }
+	s.await("the PriorityClass to be known", func() string {
+		pod := s.pod("class", "", 0)
+		pod.Spec.PriorityClassName = class.Name
+		if err := kube.Create(s.ctx, pod, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // staying returns, sorted, the pods of a name that are bound and not on their way out.
