@@ -264,9 +264,29 @@ func (s *scene) awaitCondition(namespace, group, kind string, status metav1.Cond
 }
 
 // finish makes a pod succeed, as a kubelet would report it.
+// finish ends a pod well. One that has a node is ended by its kubelet, which would otherwise set it running again if
+// it had not yet seen it run.
 func (s *scene) finish(name string) {
 	s.Helper()
-	s.setPhase(name, corev1.PodSucceeded)
+	pod := &corev1.Pod{}
+	s.must(kube.Get(s.ctx, s.key(name), pod))
+	if pod.Spec.NodeName == "" {
+		s.setPhase(name, corev1.PodSucceeded)
+		return
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"0"}}}`, controlplane.RunSecondsAnnotation)
+	s.must(kube.Patch(s.ctx, pod, client.RawPatch(types.MergePatchType, []byte(patch))))
+	s.await(name+" to succeed", func() string {
+		// It may be deleted at once by who waits for its end.
+		if err := kube.Get(s.ctx, s.key(name), pod); err != nil {
+			s.must(client.IgnoreNotFound(err))
+			return ""
+		}
+		if pod.Status.Phase != corev1.PodSucceeded {
+			return string(pod.Status.Phase)
+		}
+		return ""
+	})
 }
 
 func (s *scene) setPhase(name string, phase corev1.PodPhase) {
