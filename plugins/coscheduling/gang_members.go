@@ -15,11 +15,7 @@ func (g *gangs) placedNodes(key types.NamespacedName) map[types.UID]string {
 	if !ok {
 		return nil
 	}
-	out := make(map[types.UID]string, len(x.placed))
-	for uid, node := range x.placed {
-		out[uid] = node
-	}
-	return out
+	return maps.Clone(x.placed)
 }
 
 // planned returns a copy of the members on their way to their nodes and of those with a seat in the commit that

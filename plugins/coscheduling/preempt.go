@@ -229,11 +229,12 @@ func (pl *Coscheduling) endPreempting(logger klog.Logger, key types.NamespacedNa
 		return false
 	}
 	logger.V(2).Info("Gang preempts no more", "podGroup", key, "reason", reason, "why", message)
-	for _, s := range ended.inOrder() {
+	seats := ended.inOrder()
+	for _, s := range seats {
 		pl.handle.DeleteNominatedPodIfExists(s.pod)
 	}
 	pl.report.say(key, v1alpha1.ConditionPreempting, report{metav1.ConditionFalse, reason, message})
-	pl.claimsFreed(logger, key, claimsOf(ended.inOrder()))
+	pl.claimsFreed(logger, key, claimsOf(seats))
 	if rest := pl.gangs.preemptsFrom(key).Sub(pl.clock.Now()); rest > 0 {
 		pl.clock.AfterFunc(rest, func() { pl.activateRepresentative(logger, key) })
 	}

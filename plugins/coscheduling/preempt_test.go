@@ -423,15 +423,21 @@ func TestMembersBeyondTheMinimumPreemptNobody(t *testing.T) {
 	}
 }
 
-// The minimum may become less, or members be placed by somebody else, while the gang waits for its victims.
-func TestAGangThatComesToHaveItsMinimumKeepsNoRoom(t *testing.T) {
-	r := newRaid(t, 2, 2, nil)
-	r.mustWait()
+// placedElsewhere adds a third member to the gang, which somebody else has placed.
+func (r *raid) placedElsewhere() *corev1.Pod {
+	r.t.Helper()
 	placed := stage.Pods(3, 8, func(p *st.PodWrapper) *st.PodWrapper {
 		return p.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Priority(100)
 	})[2]
 	placed.Spec.NodeName = "elsewhere"
-	r.see(nil, placed)
+	return r.see(nil, placed)
+}
+
+// The minimum may become less, or members be placed by somebody else, while the gang waits for its victims.
+func TestAGangThatComesToHaveItsMinimumKeepsNoRoom(t *testing.T) {
+	r := newRaid(t, 2, 2, nil)
+	r.mustWait()
+	r.placedElsewhere()
 	r.group(1)
 	if node, why := r.turn(r.members[0]); node != "" || why == "" {
 		t.Fatalf("node %q, %q", node, why)
@@ -453,11 +459,7 @@ func TestAGangThatComesToHaveItsMinimumKeepsNoRoom(t *testing.T) {
 // Its other members could not use the room, however soon it is there.
 func TestAGangThatBecomesIncompleteKeepsNoRoom(t *testing.T) {
 	r := newRaid(t, 2, 2, nil)
-	placed := stage.Pods(3, 8, func(p *st.PodWrapper) *st.PodWrapper {
-		return p.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Priority(100)
-	})[2]
-	placed.Spec.NodeName = "elsewhere"
-	r.see(nil, placed)
+	placed := r.placedElsewhere()
 	r.group(3)
 	r.mustWait()
 	r.podDeleted(r.logger, placed)
