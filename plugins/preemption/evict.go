@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
@@ -38,6 +40,8 @@ type Evictor struct {
 	handle fwk.Handle
 	// background runs, at some time, what must not hold up the scheduling cycle.
 	background func(func())
+	// atATime is how many pods are deleted at a time.
+	atATime int
 
 	mu sync.Mutex
 	// evicted are pods whose eviction has begun and has not failed, until they are gone.
@@ -46,7 +50,7 @@ type Evictor struct {
 
 // NewEvictor returns an evictor that works through the scheduler's client, in the background.
 func NewEvictor(handle fwk.Handle, background func(func())) *Evictor {
-	return &Evictor{handle: handle, background: background, evicted: map[types.UID]struct{}{}}
+	return &Evictor{handle: handle, background: background, atATime: parallelize.DefaultParallelism, evicted: map[types.UID]struct{}{}}
 }
 
 // Evicted reports whether a pod is on its way out, although its object may not show that yet.
@@ -69,7 +73,7 @@ func (e *Evictor) Gone(uid types.UID) {
 //
 // All of them are evicted or none, as far as the API goes: it is asked first for one pod of each unit whether
 // it would delete it, then told of all of them that they are targets of a disruption, and if any of that fails
-// no pod is deleted. What fails later ends the evictions after the unit with which it does.
+// no pod is deleted. Once one fails later, no more units are evicted than those that have begun.
 func (e *Evictor) Evict(logger klog.Logger, by Preemptor, units []*Unit, done func(error)) {
 	e.mu.Lock()
 	for _, u := range units {
@@ -117,23 +121,36 @@ func (e *Evictor) evict(ctx context.Context, by Preemptor, units []*Unit) error 
 	if err := e.each(ctx, all, func(pod *corev1.Pod) error { return e.announce(ctx, by, pod) }); err != nil {
 		return err
 	}
+	return e.removeAll(ctx, by, units, ending)
+}
+
+// removeAll takes the units off their nodes in their order, several pods at a time, and notes those that end. If it fails
+// for a pod, no other unit is begun; one that has begun is of no use any more, and goes whole.
+func (e *Evictor) removeAll(ctx context.Context, by Preemptor, units []*Unit, ending map[types.UID]bool) error {
+	var removing errgroup.Group
+	removing.SetLimit(e.atATime)
 	var mu sync.Mutex
+	failed := false
+	stop := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return failed
+	}
 	for _, u := range units {
-		err := e.each(ctx, podsOf(u), func(pod *corev1.Pod) error {
-			ends, err := e.remove(ctx, by, pod)
-			if err != nil {
+		if stop() {
+			break
+		}
+		for _, pod := range podsOf(u) {
+			removing.Go(func() error {
+				ends, err := e.remove(ctx, by, pod)
+				mu.Lock()
+				defer mu.Unlock()
+				ending[pod.UID], failed = ends, failed || err != nil
 				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			ending[pod.UID] = ends
-			return nil
-		})
-		if err != nil {
-			return err
+			})
 		}
 	}
-	return nil
+	return removing.Wait()
 }
 
 func podsOf(u *Unit) []*corev1.Pod {

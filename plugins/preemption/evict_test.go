@@ -14,7 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientsetfake "k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/muster-sched/muster/plugins/stage"
 )
@@ -188,6 +191,7 @@ func TestWhatFailsEndsTheEvictionsAfterItsUnit(t *testing.T) {
 		}
 		return nil
 	})
+	e.evictor.atATime = 1
 	// In this order: the pod without a gang, then a, then b.
 	if err := e.evict(); err == nil {
 		t.Fatal("no error")
@@ -199,6 +203,36 @@ func TestWhatFailsEndsTheEvictionsAfterItsUnit(t *testing.T) {
 		if got := e.evictor.Evicted(stage.UID(i)); got != want {
 			t.Errorf("pod %d on its way out: %v", i, got)
 		}
+	}
+}
+
+// meeting is an event recorder that holds every event until as many as expected are about to be written.
+type meeting struct {
+	fwk.Handle
+	events.FakeRecorder
+	all *sync.WaitGroup
+}
+
+func (m *meeting) EventRecorder() events.EventRecorderLogger { return m }
+
+func (m *meeting) WithLogger(klog.Logger) events.EventRecorderLogger { return m }
+
+func (m *meeting) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {
+	m.all.Done()
+	m.all.Wait()
+}
+
+// Many pods without a gang are units of one each: none must wait for those before it. If one did, this would not end.
+func TestUnitsAreEvictedAtTheSameTime(t *testing.T) {
+	e := newEviction(t, nil)
+	m := &meeting{Handle: e.evictor.handle, all: new(sync.WaitGroup)}
+	m.all.Add(len(everybody))
+	e.evictor.handle = m
+	if err := e.evict(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.did("delete"); !slices.Equal(got, everybody) {
+		t.Errorf("deleted %v", got)
 	}
 }
 
