@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
 	"github.com/muster-sched/muster/plugins/preemption"
@@ -29,6 +30,7 @@ type GPUTopology struct {
 	cluster      *gangplan.Cluster
 	refusals     *refusals
 	freed        gangplan.LastFreed
+	would        *lru.Cache // of pod groups, what they would preempt
 	// What preemption needs to know of pods, and does to them.
 	priorities *preemption.Priorities
 	budgets    preemption.Budgets
@@ -84,6 +86,7 @@ func New(_ context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error
 		occupancy:    newOccupancy(args.Levels(), accelerators),
 		cluster:      gangplan.NewCluster(args.Levels()),
 		refusals:     newRefusals(),
+		would:        lru.New(maxRefusals),
 		priorities:   preemption.NewPriorities(),
 		budgets:      preemption.Budgets{Lister: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister()},
 		evictor:      preemption.NewEvictor(handle, func(do func()) { go do() }),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -17,6 +18,16 @@ import (
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
+// wouldAge is how old what a group is told of its victims may be, if it preempts nobody: to choose them costs more than to
+// plan.
+const wouldAge = 30 * time.Second
+
+// would is whom a group would preempt if it could, and when that was so.
+type would struct {
+	at    time.Time
+	words string
+}
+
 // PodGroupPostFilter makes room for a pod group that was refused: it chooses a domain and whole units of lower
 // priority together, evicts those, and nominates the members on their nodes. Pods that are on their way out already
 // are waited for first. Nobody else preempts for a group that the planner has no place for, so that nothing
@@ -29,7 +40,11 @@ func (pl *GPUTopology) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCyc
 	priority := schedutil.PodGroupPriority(object)
 	switch {
 	case neverPreempts(object, group.GetUnscheduledPods()):
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "preemptionPolicy Never: nobody of lower priority is preempted")
+		would, err := pl.wouldPreempt(ctx, group, priority)
+		if err != nil {
+			return nil, fwk.AsStatus(fmt.Errorf("preempt for pod group %s: %w", group.GetKey(), err))
+		}
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "preemptionPolicy Never: nobody of lower priority is preempted"+would)
 	case !pl.priorities.Below(priority):
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
@@ -62,6 +77,26 @@ func (pl *GPUTopology) PodGroupPostFilter(ctx context.Context, _ fwk.PodGroupCyc
 		})
 	}
 	return pl.nominations(d, room), fwk.NewStatus(fwk.Success, words(room))
+}
+
+// wouldPreempt says who would go for a group that may preempt nobody. It looks for them no more often than every wouldAge.
+func (pl *GPUTopology) wouldPreempt(ctx context.Context, group fwk.PodGroupInfo, priority int32) (string, error) {
+	key, now := nameOf(group), pl.clock.Now()
+	if last, ok := pl.would.Get(key); ok && now.Sub(last.(would).at) < wouldAge {
+		return last.(would).words, nil
+	}
+	w := would{at: now}
+	if pl.priorities.Below(priority) {
+		room, _, err := pl.findRoom(ctx, group, priority)
+		switch {
+		case err != nil && !invalid(err):
+			return "", err
+		case room != nil && len(room.Victims) > 0:
+			w.words = fmt.Sprintf("; it would fit by preempting %s", room)
+		}
+	}
+	pl.would.Add(key, w)
+	return w.words, nil
 }
 
 func words(room *preemption.Room) string {

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	testingclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/muster-sched/muster/plugins/preemption"
@@ -145,7 +146,8 @@ func TestPodGroupPostFilter(t *testing.T) {
 		"it has a place": {minCount: 1, free: 1, code: fwk.Unschedulable},
 		"the group has preemptionPolicy Never": {
 			minCount: 1, gang: func(r *raid) { r.group.Spec.PreemptionPolicy = never },
-			code: fwk.UnschedulableAndUnresolvable, words: "preemptionPolicy Never",
+			code:  fwk.UnschedulableAndUnresolvable,
+			words: "preemptionPolicy Never: nobody of lower priority is preempted; it would fit by preempting pod ns/m-100 (priority 0), the least that makes room in rack r0",
 		},
 		"a member has preemptionPolicy Never": {
 			minCount: 1, gang: func(r *raid) { r.waiting[0].Spec.PreemptionPolicy = ptr.To(corev1.PreemptNever) },
@@ -192,6 +194,27 @@ func TestPodGroupPostFilter(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A group that preempts nobody is told who would go, anew every half minute.
+func TestWouldPreempt(t *testing.T) {
+	nodes := racks(1, 1)
+	r := newRaid(t, 1, full(nodes), nodes...)
+	r.group.Spec.PreemptionPolicy = ptr.To(schedulingv1beta1.PreemptNever)
+	clock := testingclock.NewFakePassiveClock(time.Now())
+	r.pl.clock = clock
+	told := func(want string) {
+		t.Helper()
+		const never = "preemptionPolicy Never: nobody of lower priority is preempted"
+		if _, status := r.ask(); status.Message() != never+want || len(r.evicted) != 0 {
+			t.Errorf("told %q, want %q; evicted: %v", status.Message(), never+want, r.evicted)
+		}
+	}
+	told("; it would fit by preempting pod ns/m-100 (priority 0), the least that makes room in rack r0")
+	r.infos[0].GetPods()[0].GetPod().Annotations = map[string]string{podgroup.PreemptibleAnnotation: "false"}
+	told("; it would fit by preempting pod ns/m-100 (priority 0), the least that makes room in rack r0")
+	clock.SetTime(clock.Now().Add(wouldAge))
+	told("")
 }
 
 // Composite groups are left to Kubernetes, and victims that are being evicted are not evicted a second time.

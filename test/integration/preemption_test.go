@@ -308,9 +308,8 @@ func TestVictimsThatTakeLong(t *testing.T) {
 }
 
 // preemptingGroup makes a native pod group with a priority, and its members.
-func (s *scene) preemptingGroup(name string, n int, value int32) {
+func (s *scene) preemptingGroup(name string, n int, as func(*corev1.Pod)) {
 	s.Helper()
-	as := s.priority(value)
 	class := &corev1.Pod{}
 	as(class)
 	s.nativeGroup(name, int32(n), func(g *schedulingv1beta1.PodGroup) { g.Spec.PriorityClassName = class.Spec.PriorityClassName })
@@ -322,17 +321,14 @@ func TestInNativeModePreemptionTakesNoMoreThanItNeeds(t *testing.T) {
 	s.nodes(5, controlplane.NodeShape{})
 	s.create(s.singles(4, 8)...)
 	s.awaitStaying("single", 4)
-	s.preemptingGroup("two", 2, 1000)
+	s.preemptingGroup("two", 2, s.priority(1000))
 	s.awaitNativeBound("two", 2)
 	s.mustStay("single", 3)
 
-	s.preemptingGroup("many", 4, 1000)
-	s.await("refusal", func() string {
-		if why := s.nativeRefusal("many"); !strings.Contains(why, "would not make room") {
-			return why
-		}
-		return ""
-	})
+	s.preemptingGroup("many", 4, s.priority(1000))
+	s.awaitNativeRefusal("many", "would not make room")
+	s.preemptingGroup("never", 1, s.priorityWith(1000, corev1.PreemptNever))
+	s.awaitNativeRefusal("never", "; it would fit by preempting pod ")
 	s.mustStay("single", 3)
 }
 
@@ -342,21 +338,21 @@ func TestInNativeModeGangsArePreemptedWhole(t *testing.T) {
 	s.group("low", 2)
 	s.create(s.members("low", 4, 8)...)
 	s.awaitBound("low", 4)
-	s.preemptingGroup("first", 2, 1000)
+	s.preemptingGroup("first", 2, s.priority(1000))
 	s.awaitNativeBound("first", 2)
 	if got := s.staying("low"); !slices.Equal(got, []string{"low-0", "low-1"}) {
 		t.Fatalf("staying: %v", got)
 	}
-	s.preemptingGroup("second", 1, 1000)
+	s.preemptingGroup("second", 1, s.priority(1000))
 	s.awaitNativeBound("second", 1)
 	s.mustStay("low", 0)
 	// A native group goes whole as well.
-	s.preemptingGroup("third", 1, 2000)
+	s.preemptingGroup("third", 1, s.priority(2000))
 	s.awaitNativeBound("third", 1)
 	if first, second := len(s.staying("first")), len(s.staying("second")); first != 2 || second != 1 {
 		t.Errorf("%d and %d stay beside a free node", first, second)
 	}
-	s.preemptingGroup("fourth", 2, 2000)
+	s.preemptingGroup("fourth", 2, s.priority(2000))
 	s.awaitNativeBound("fourth", 2)
 	if first := len(s.staying("first")); first == 1 {
 		t.Error("half a group stays")
@@ -368,16 +364,11 @@ func TestInNativeModeVictimsThatTakeLong(t *testing.T) {
 	s.nodes(4, controlplane.NodeShape{})
 	s.create(s.singles(4, 8, func(p *corev1.Pod) { p.Finalizers = []string{holdOn} })...)
 	s.awaitStaying("single", 4)
-	s.preemptingGroup("gang", 2, 1000)
+	s.preemptingGroup("gang", 2, s.priority(1000))
 	s.awaitStaying("single", 2)
 	scheduler.Stop()
 	s.restartScheduler()
-	s.await("the group waits again", func() string {
-		if why := s.nativeRefusal("gang"); !strings.Contains(why, "waiting for 2 pods on their way out") {
-			return why
-		}
-		return ""
-	})
+	s.awaitNativeRefusal("gang", "waiting for 2 pods on their way out")
 	s.mustStay("single", 2)
 	pods := &corev1.PodList{}
 	s.must(kube.List(s.ctx, pods, client.InNamespace(s.namespace)))
