@@ -209,6 +209,9 @@ func (pl *Coscheduling) unhoused(losses []*loss, watch *gangplan.Watch, err erro
 			l.sought, l.watch = true, watch
 		}
 	}
+	// The last change may have been told before the snapshot showed it, and is then told again.
+	pl.repairs.lastPod.Store(nil)
+	pl.repairs.lastNode.Store(nil)
 	pl.repairs.note()
 	return err
 }

@@ -413,6 +413,36 @@ func TestRoomIsSoughtWhenItMayBeThere(t *testing.T) {
 	}
 }
 
+// A change may be told before the snapshot shows it, and once more when it does: it is to be looked for again.
+func TestRoomIsSoughtAgainWhenToldAgain(t *testing.T) {
+	for name, tell := range map[string]func(*play, *corev1.Node, *corev1.Pod){
+		"a node": func(p *play, node *corev1.Node, _ *corev1.Pod) { p.nodeMayHouse(nil, node) },
+		"a pod":  func(p *play, _ *corev1.Node, pod *corev1.Pod) { p.vanished(p.logger, pod) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			stays := stage.Pod(60, 8).Node("a2").Obj()
+			p := newPlayBeside(t, []*corev1.Pod{onNode(0, "a0"), stays}, racked("a0", nil), racked("a1", func(n *corev1.Node) { n.Spec.Unschedulable = true }), racked("a2", nil))
+			p.cluster = gangplan.NewCluster([]string{"rack"})
+			p.cluster.Sync(p.nodes)
+			p.group(2)
+			lost := onNode(1, "a1")
+			p.see(nil, onNode(0, "a0"))
+			p.see(nil, lost)
+			p.lose(lost)
+			node := racked("a3", nil)
+			for again := range 3 {
+				p.rehouse(p.ctx, p.nodes)
+				if p.repairs.seeking.Load() {
+					t.Fatalf("%d: room is sought again at once", again)
+				}
+				if tell(p, node, stays); !p.repairs.seeking.Load() {
+					t.Fatalf("%d: no room is sought", again)
+				}
+			}
+		})
+	}
+}
+
 func TestRoomMovesWhenItsNodeIsOfNoUse(t *testing.T) {
 	nodes := []*corev1.Node{racked("a0", nil), racked("a1", nil), racked("a2", nil)}
 	p, pods := newRepairPlay(t, 2, []string{"a0", "a1"}, []int{1}, nodes...)

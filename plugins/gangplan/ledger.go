@@ -22,7 +22,8 @@ type ledger struct {
 	mu    sync.Mutex
 	syncs int
 	nodes map[string]*account
-	// last is the event that was asked about last, and the answer: it is put to every refused gang.
+	// last is the event that was asked about last, and the answer, which holds until the next sync: it is put to
+	// every refused gang, and may be told again later.
 	last   *Freed
 	change planner.Change
 }
@@ -50,6 +51,7 @@ func (l *ledger) begin(anew bool, infos []fwk.NodeInfo) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.syncs++
+	l.last = nil
 	if !anew {
 		return
 	}

@@ -110,6 +110,23 @@ func TestLedgerOfEventsToldLate(t *testing.T) {
 	}
 }
 
+// The scheduler tells of a pod that is deleted at Permit twice: when its wait ends, and when it has given its place back.
+// A snapshot in between shows it, maybe for the first time.
+func TestLedgerOfPodsToldTwice(t *testing.T) {
+	s := newScene(t, nil, nil, stage.Nodes(1, 8)...)
+	before := s.refusedWatch(t, 2, 8)
+	leaves := gone(t, 50, 4)
+	if before.PodHelps(leaves) {
+		t.Error("the node was free before it came")
+	}
+	s.fw, s.nodes = stage.NewFramework(t, []*corev1.Pod{on0(50, 4)}, stage.Nodes(1, 8)...)
+	s.cluster.Sync(s.nodes)
+	w := s.refusedWatch(t, 1, 8)
+	if !w.PodHelps(leaves) {
+		t.Error("the pod that was in the way went, and the gang is not to be planned")
+	}
+}
+
 // Of a pod that came to use less it is not known whether the last snapshot shows that.
 func TestLedgerOfPodsThatUseLess(t *testing.T) {
 	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)
