@@ -237,15 +237,13 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	if !ok {
 		return nil, 0
 	}
-	if group := pl.group(key); pl.gangs.allReserved(key, pod.UID) && (group == nil || pl.placed(key) < int(group.Spec.MinMember)) {
-		// Planned beside members that have lost their places since.
-		why := "members that had their places lost them while the others took theirs, so the whole gang let go"
-		if r := pl.gangs.releaseAny(key, why); r != nil {
-			pl.letGo(klog.FromContext(ctx), key, r)
+	if pl.gangs.allReserved(key, pod.UID) {
+		if why := pl.tooFewPlaces(key); why != "" {
+			pl.letCommitGo(klog.FromContext(ctx), key, why)
+			return unresolvable(why), 0
 		}
-		return unresolvable(why), 0
 	}
-	waiting, done, known := pl.gangs.complete(key, pod.UID, func(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil })
+	waiting, done, known := pl.gangs.complete(key, pod.UID, pl.waits)
 	switch {
 	case !known:
 		return unresolvable("the gang was let go while this member was being placed"), 0
@@ -254,6 +252,18 @@ func (pl *Coscheduling) Permit(ctx context.Context, _ fwk.CycleState, pod *corev
 	}
 	pl.placedWhole(klog.FromContext(ctx), key, waiting, len(waiting)+1)
 	return nil, 0
+}
+
+// waits reports whether a member waits at Permit.
+func (pl *Coscheduling) waits(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil }
+
+// tooFewPlaces says why a commit must not be carried out of which all members are reserved, or returns "": it was
+// planned beside members that may have lost their places since.
+func (pl *Coscheduling) tooFewPlaces(key types.NamespacedName) string {
+	if group := pl.group(key); group != nil && pl.placed(key) >= quorumOf(group) {
+		return ""
+	}
+	return "members that had their places lost them while the others took theirs, so the whole gang let go"
 }
 
 // placedWhole lets the members bind that wait for each other, once all of a commit are reserved.

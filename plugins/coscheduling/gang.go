@@ -165,17 +165,20 @@ func (g *gangs) allReserved(key types.NamespacedName, uid types.UID) bool {
 }
 
 // complete ends the commit if the given member was the last to be reserved, and returns the
-// members that wait for it. It reports done == false while others are still to come, and known ==
+// members that wait for it; without a member, all wait. It reports done == false while others are still to come, and known ==
 // false if there is no such commit, or if one of the others waits no more: it was rejected, and is
 // about to give its place back.
 func (g *gangs) complete(key types.NamespacedName, uid types.UID, waits func(types.UID) bool) (waiting []types.UID, done, known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
-	if !ok || x.commit == nil || x.commit.seats[uid] == nil || !x.commit.seats[uid].reserved {
+	if !ok || x.commit == nil {
 		return nil, false, false
 	}
 	c := x.commit
+	if s := c.seats[uid]; uid != "" && (s == nil || !s.reserved) {
+		return nil, false, false
+	}
 	if c.reserved < len(c.seats) {
 		return nil, false, true
 	}

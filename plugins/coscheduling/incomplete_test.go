@@ -168,6 +168,9 @@ func TestMatchPolicy(t *testing.T) {
 			}
 			if test.why == "" {
 				p.mustBeInLine("ns/m-0")
+				if !p.follow(pods[0]) {
+					t.Error("it waits for others")
+				}
 			}
 		})
 	}

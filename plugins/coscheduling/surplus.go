@@ -2,7 +2,6 @@ package coscheduling
 
 import (
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,7 +52,7 @@ func ofOtherKinds(d *gangplan.Demand) []*corev1.Pod {
 // goOnWithout lets a commit go on without a member that is gone, if it has as many as it needs without it. It
 // reports false if it has not, or if there is no such commit.
 func (pl *Coscheduling) goOnWithout(logger klog.Logger, key types.NamespacedName, uid types.UID) bool {
-	left, waiting, done := pl.gangs.without(key, uid, func(uid types.UID) bool { return pl.handle.GetWaitingPod(uid) != nil })
+	left, last := pl.gangs.without(key, uid, pl.waits)
 	if left == nil {
 		return false
 	}
@@ -64,20 +63,31 @@ func (pl *Coscheduling) goOnWithout(logger klog.Logger, key types.NamespacedName
 	}
 	pl.reviewRepair(logger, key) // before anybody is put in line for the seat
 	pl.heldNoMore(logger, key, []*seat{left})
-	if done {
-		pl.placedWhole(logger, key, waiting, len(waiting))
+	if last {
+		pl.carryOut(logger, key)
 	}
 	return true
 }
 
-// without takes the seat of a member out of the commit under way, if the commit has enough others. With done the
+// carryOut ends a commit of which all members wait for each other, as Permit does for the last of them.
+func (pl *Coscheduling) carryOut(logger klog.Logger, key types.NamespacedName) {
+	if why := pl.tooFewPlaces(key); why != "" {
+		pl.letCommitGo(logger, key, why)
+		return
+	}
+	if waiting, done, _ := pl.gangs.complete(key, "", pl.waits); done {
+		pl.placedWhole(logger, key, waiting, len(waiting))
+	}
+}
+
+// without takes the seat of a member out of the commit under way, if the commit has enough others. With last the
 // others are all reserved, and wait to be let go on.
-func (g *gangs) without(key types.NamespacedName, uid types.UID, waits func(types.UID) bool) (gone *seat, waiting []types.UID, done bool) {
+func (g *gangs) without(key types.NamespacedName, uid types.UID, waits func(types.UID) bool) (gone *seat, last bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x, ok := g.byKey[key]
 	if !ok || x.commit == nil || x.commit.seats[uid] == nil || len(x.commit.seats) <= max(x.commit.need, 1) {
-		return nil, nil, false
+		return nil, false
 	}
 	c := x.commit
 	gone = c.seats[uid]
@@ -85,17 +95,12 @@ func (g *gangs) without(key types.NamespacedName, uid types.UID, waits func(type
 	if gone.reserved {
 		reserved--
 	}
-	if done = reserved == len(c.seats)-1; done {
+	if last = reserved == len(c.seats)-1; last {
 		for other := range c.seats {
-			switch {
-			case other == uid:
-			case !waits(other):
-				return nil, nil, false // it was rejected, or is about to begin to wait: nobody would let it go on
-			default:
-				waiting = append(waiting, other)
+			if other != uid && !waits(other) {
+				return nil, false // it was rejected, or is about to begin to wait: nobody would let it go on
 			}
 		}
-		slices.Sort(waiting)
 	}
 	g.releases++
 	delete(c.seats, uid)
@@ -104,10 +109,7 @@ func (g *gangs) without(key types.NamespacedName, uid types.UID, waits func(type
 		delete(x.placed, uid)
 		x.leaving.Insert(uid)
 	}
-	if done {
-		x.commit, x.refusal, x.failures = nil, nil, 0
-	}
-	return gone, waiting, done
+	return gone, last
 }
 
 // isGone reports whether a pod was deleted, or is about to be.

@@ -62,6 +62,27 @@ func TestGangStartsWhenTheOneItWaitsForGoesAndIsSurplus(t *testing.T) {
 	}
 }
 
+// The surplus that goes may be the last that a commit waits for when another member, which the commit counted on, has
+// lost its place.
+func TestSurplusGoesWhenThePlacesAreTooFew(t *testing.T) {
+	p := newPlay(t, stage.Nodes(4, 8)...)
+	p.group(3)
+	pods := p.wholeNodeMembers(4)
+	bound := p.see(pods[0], with(pods[0], func(pod *corev1.Pod) { pod.Spec.NodeName = "n0" }))
+	p.follow(pods[1])
+	p.follow(pods[2])
+	p.gone(bound)
+	p.gone(pods[3])
+	for _, pod := range pods[1:3] {
+		if status := p.handle.WaitOnPermit(p.ctx, pod); !status.IsRejected() {
+			t.Errorf("%s binds, one of two where three are needed: %v", pod.Name, status)
+		}
+	}
+	if r := p.gangs.refusalOf(testKey); r == nil || r.reason != ReasonLetGo {
+		t.Errorf("the gang goes on: %+v", r)
+	}
+}
+
 func TestReservedSurplusGoes(t *testing.T) {
 	for name, first := range map[string]func(*play, *corev1.Pod){
 		"the plugin hears of it first": func(p *play, pod *corev1.Pod) { p.gone(pod); p.unreserve(pod) },
@@ -116,16 +137,17 @@ func TestSurplusIsNotDroppedWhileAnotherIsAboutToWait(t *testing.T) {
 	g.reserve(testKey, stage.UID(0), "0")
 	g.reserve(testKey, stage.UID(1), "1")
 	waits := map[types.UID]bool{stage.UID(0): true}
-	if gone, _, _ := g.without(testKey, stage.UID(2), func(uid types.UID) bool { return waits[uid] }); gone != nil {
+	if gone, _ := g.without(testKey, stage.UID(2), func(uid types.UID) bool { return waits[uid] }); gone != nil {
 		t.Fatal("nobody would let the other member go on")
 	}
 	if len(c.seats) != 3 {
 		t.Error("the seat is gone all the same")
 	}
 	waits[stage.UID(1)] = true
-	gone, waiting, done := g.without(testKey, stage.UID(2), func(uid types.UID) bool { return waits[uid] })
-	if gone == nil || !done || len(waiting) != 2 {
-		t.Errorf("gone %v, waiting %v, done %v", gone, waiting, done)
+	gone, last := g.without(testKey, stage.UID(2), func(uid types.UID) bool { return waits[uid] })
+	waiting, done, known := g.complete(testKey, "", func(uid types.UID) bool { return waits[uid] })
+	if gone == nil || !last || !done || !known || len(waiting) != 2 {
+		t.Errorf("gone %v, last %v, waiting %v, done %v, known %v", gone, last, waiting, done, known)
 	}
 }
 
