@@ -279,6 +279,7 @@ func (c *Cluster) LetGo(w Work) { c.held.Delete(w) }
 func (c *Cluster) Relist(w Work) {
 	if f := c.feed(w); f != nil {
 		f.relist(c.process.lists[f]())
+		c.process.tellAllowed()
 	}
 }
 
@@ -384,6 +385,9 @@ func (c *Cluster) do(w Work) {
 		c.process.schedule()
 	default:
 		c.feed(w).show()
+	}
+	if c.process != nil {
+		c.process.tellAllowed()
 	}
 }
 

@@ -83,6 +83,38 @@ func TestGangRunsAndTheNextFollows(t *testing.T) {
 	}
 }
 
+// A commit is carried out, and told of, also when that follows from the end of the one member that it waited for.
+func TestGangStartsWhenASurplusMemberGoes(t *testing.T) {
+	for name, goes := range map[string]func(*Cluster){
+		"seen":                   func(c *Cluster) { c.LetGo(ShowMember) },
+		"the watch starts again": func(c *Cluster) { c.Relist(ShowMember) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, Options{})
+			c.AddNode(testNode("n0", "b", "r", 8))
+			c.Hold(Schedule)
+			c.Submit(Job{Name: "a", Sizes: []int64{2, 2, 2}, MinMember: 2})
+			advance(t, c, time.Second)
+			for range 2 {
+				c.process.schedule()
+			}
+			c.Hold(ShowMember)
+			c.Hold(MakePod)
+			seen := lines(c, Released)
+			c.DeletePod("a-2-0")
+			advance(t, c, time.Second)
+			if len(*seen) > 0 {
+				t.Fatalf("before it was shown: %v", *seen)
+			}
+			goes(c)
+			advance(t, c, time.Second)
+			if want := []string{"Released a-0-0 a-1-0"}; !slices.Equal(*seen, want) {
+				t.Errorf("got %v, want %v", *seen, want)
+			}
+		})
+	}
+}
+
 // A binding that the API server always refuses is tried again with pauses, also where another member waits for the
 // room.
 func TestBindingThatAlwaysFails(t *testing.T) {

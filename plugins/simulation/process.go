@@ -69,7 +69,7 @@ type process struct {
 	// cycling is set while a scheduling cycle runs.
 	cycling bool
 	// expected are the pods for which the scheduling cycle that runs begins binding cycles, in order, and allowed are
-	// those whose wait it ended.
+	// those that may bind from now on, which is yet to be told.
 	expected []types.UID
 	allowed  []*corev1.Pod
 }
@@ -377,9 +377,23 @@ func (p *process) goOn(b *binding) {
 	p.current = nil
 }
 
-// released is told of the pods that may bind from now on.
-func (p *process) released(pods []*corev1.Pod) {
-	p.cluster.tell(Event{Kind: Released, Pods: pods})
+// tellAllowed tells of the pods that may bind from now on, by commits: their wait ended in a scheduling cycle, or because
+// one that they waited for is gone.
+func (p *process) tellAllowed() {
+	for len(p.allowed) > 0 {
+		key, member := podgroup.Key(p.allowed[0])
+		n := 1
+		for member && n < len(p.allowed) {
+			if other, _ := podgroup.Key(p.allowed[n]); other != key {
+				break
+			}
+			n++
+		}
+		pods := p.allowed[:n:n]
+		p.allowed = p.allowed[n:]
+		p.cluster.tell(Event{Kind: Released, Pods: pods})
+	}
+	p.allowed = nil
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

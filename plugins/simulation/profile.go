@@ -19,10 +19,11 @@ type profile struct {
 
 // RunPermitPlugins tells which pods may bind from now on.
 func (f *profile) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) (map[string]time.Duration, *fwk.Status) {
-	f.process.allowed = nil
+	f.process.tellAllowed()
 	waits, status := f.Framework.RunPermitPlugins(ctx, state, pod, node)
 	if status.IsSuccess() {
-		f.process.released(append(f.process.allowed, pod))
+		f.process.allowed = append(f.process.allowed, pod)
+		f.process.tellAllowed()
 	}
 	if status.IsSuccess() || status.IsWait() {
 		f.process.expected = append(f.process.expected, pod.UID)
