@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	apipod "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
@@ -40,8 +38,6 @@ type Evictor struct {
 	handle fwk.Handle
 	// background runs, at some time, what must not hold up the scheduling cycle.
 	background func(func())
-	// atATime is how many pods are deleted at a time.
-	atATime int
 
 	mu sync.Mutex
 	// evicted are pods whose eviction has begun and has not failed, until they are gone.
@@ -50,7 +46,7 @@ type Evictor struct {
 
 // NewEvictor returns an evictor that works through the scheduler's client, in the background.
 func NewEvictor(handle fwk.Handle, background func(func())) *Evictor {
-	return &Evictor{handle: handle, background: background, atATime: parallelize.DefaultParallelism, evicted: map[types.UID]struct{}{}}
+	return &Evictor{handle: handle, background: background, evicted: map[types.UID]struct{}{}}
 }
 
 // Evicted reports whether a pod is on its way out, although its object may not show that yet.
@@ -124,33 +120,34 @@ func (e *Evictor) evict(ctx context.Context, by Preemptor, units []*Unit) error 
 	return e.removeAll(ctx, by, units, ending)
 }
 
-// removeAll takes the units off their nodes in their order, several pods at a time, and notes those that end. If it fails
-// for a pod, no other unit is begun; one that has begun is of no use any more, and goes whole.
+// removeAll takes the units off their nodes, several pods at a time, and notes those that end. If it fails for a pod, no
+// other unit is begun; one that has begun is of no use any more, and goes whole.
 func (e *Evictor) removeAll(ctx context.Context, by Preemptor, units []*Unit, ending map[types.UID]bool) error {
-	var removing errgroup.Group
-	removing.SetLimit(e.atATime)
+	var pods []*corev1.Pod
+	unitOf := map[types.UID]*Unit{}
+	for _, u := range units {
+		for _, pod := range podsOf(u) {
+			pods, unitOf[pod.UID] = append(pods, pod), u
+		}
+	}
 	var mu sync.Mutex
-	failed := false
-	stop := func() bool {
+	failed, begun := false, map[*Unit]bool{}
+	stays := func(u *Unit) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		return failed
+		begun[u] = begun[u] || !failed
+		return !begun[u]
 	}
-	for _, u := range units {
-		if stop() {
-			break
+	return e.each(ctx, pods, func(pod *corev1.Pod) error {
+		if stays(unitOf[pod.UID]) {
+			return nil
 		}
-		for _, pod := range podsOf(u) {
-			removing.Go(func() error {
-				ends, err := e.remove(ctx, by, pod)
-				mu.Lock()
-				defer mu.Unlock()
-				ending[pod.UID], failed = ends, failed || err != nil
-				return err
-			})
-		}
-	}
-	return removing.Wait()
+		ends, err := e.remove(ctx, by, pod)
+		mu.Lock()
+		defer mu.Unlock()
+		ending[pod.UID], failed = ends, failed || err != nil
+		return err
+	})
 }
 
 func podsOf(u *Unit) []*corev1.Pod {

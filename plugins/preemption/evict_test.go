@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
 	"github.com/muster-sched/muster/plugins/stage"
 )
@@ -183,6 +184,11 @@ func TestNobodyIsEvictedIfOneWouldBeRefused(t *testing.T) {
 	}
 }
 
+// oneByOne does one thing at a time.
+type oneByOne struct{ fwk.Handle }
+
+func (oneByOne) Parallelizer() fwk.Parallelizer { return parallelize.NewParallelizer(1) }
+
 // A gang of which one member is gone is of no use any more; other units stay.
 func TestWhatFailsEndsTheEvictionsAfterItsUnit(t *testing.T) {
 	e := newEviction(t, func(verb, name string, dryRun bool) error {
@@ -191,7 +197,7 @@ func TestWhatFailsEndsTheEvictionsAfterItsUnit(t *testing.T) {
 		}
 		return nil
 	})
-	e.evictor.atATime = 1
+	e.evictor.handle = oneByOne{e.evictor.handle}
 	// In this order: the pod without a gang, then a, then b.
 	if err := e.evict(); err == nil {
 		t.Fatal("no error")
