@@ -46,6 +46,8 @@ type measured struct {
 	on    *summary
 	value float64
 	met   bool
+	// ceiling is the same ratio of the scheduler without gangs, if that missed the aim too; else 0.
+	ceiling float64
 }
 
 // measure compares Muster with its aims as far as the runs go.
@@ -68,11 +70,18 @@ func measure(all []summary) []measured {
 			if m.value == 0 {
 				continue // one of the two was not run
 			}
-			m.met = a.least == (m.value >= a.bound) || m.value == a.bound
+			m.met = a.reachedBy(m.value)
+			if top := ratio(find(all, workload.Ceiling, ours.Case.Name).value(a.of), other); a.peer != "" && a.peer != workload.Ceiling && top != 0 && !a.reachedBy(top) {
+				m.ceiling = top
+			}
 			out = append(out, m)
 		}
 	}
 	return out
+}
+
+func (a *aim) reachedBy(value float64) bool {
+	return value == a.bound || a.least == (value > a.bound)
 }
 
 // wanted is the bound in words.
@@ -88,14 +97,25 @@ func aimsTable(out *strings.Builder, all []measured) {
 	if len(all) == 0 {
 		return
 	}
-	out.WriteString("\n## Aims\n\n| Muster's | case | aim | measured | met |\n|---|---|---|---|---|\n")
+	out.WriteString("\n## Aims\n\nWhere the scheduler without gangs would miss the same aim its figure is there too: nothing that writes one binding " +
+		"per pod\ncan do better on this machine.\n\n| Muster's | case | aim | measured | met |\n|---|---|---|---|---|\n")
 	for _, m := range all {
 		met := "yes"
 		if !m.met {
 			met = "no"
 		}
-		fmt.Fprintf(out, "| %s | %s | %s | %.2f | %s |\n", m.about, m.on.Case.Name, m.wanted(), m.value, met)
+		if m.ceiling != 0 {
+			met += "; without gangs " + threeDigits(m.ceiling)
+		}
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s |\n", m.about, m.on.Case.Name, m.wanted(), threeDigits(m.value), met)
 	}
+}
+
+func threeDigits(v float64) string {
+	if v >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }
 
 // explanations tells of the runs that missed an aim what the processor did or, if it was the memory, what is in it.
