@@ -31,6 +31,8 @@ type census struct {
 	// present counts members that have their place or have finished, and placed are the places.
 	present int
 	placed  []gangplan.Placed
+	// bound are the members that the API server has bound, with their nodes.
+	bound []podgroup.Member
 	// foreign counts waiting members that name another scheduler.
 	foreign int
 	// finished counts members that succeeded; they are part of present.
@@ -59,7 +61,7 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	for _, m := range members {
 		switch m.State {
 		case podgroup.Bound, podgroup.Running:
-			c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: m.Node})
+			c.bound = append(c.bound, m)
 		case podgroup.Waiting:
 			if node, ok := placed[m.UID]; ok {
 				if !double(m) {
@@ -92,7 +94,8 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 				if !double(m) {
 					c.present++
 				}
-				c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: member.Spec.NodeName})
+				m.Node = member.Spec.NodeName
+				c.bound = append(c.bound, m)
 				continue
 			}
 			c.waiting = append(c.waiting, member)
@@ -101,18 +104,18 @@ func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 			}
 		}
 	}
+	for _, m := range c.bound {
+		c.placed = append(c.placed, gangplan.Placed{UID: m.UID, Node: m.Node})
+	}
 	return c
 }
 
-// unshown returns the name of a member that has been bound, by somebody else, to a node on which the cycle's snapshot
-// does not show it yet: what it takes there would be given away once more. It returns "" if there is none.
+// unshown says that a member has been bound, by somebody else, to a node on which the cycle's snapshot does not show it
+// yet: what it takes there would be given away once more. It returns "" if there is none.
 func (pl *Coscheduling) unshown(c census) string {
-	for _, m := range c.members {
-		if m.State != podgroup.Bound && m.State != podgroup.Running {
-			continue
-		}
+	for _, m := range c.bound {
 		if _, known := pl.cluster.Node(m.Node); known && pl.cluster.PodOn(m.Node, m.UID) == nil {
-			return m.Name
+			return fmt.Sprintf("the scheduler is yet to see member %q on its node", m.Name)
 		}
 	}
 	return ""
@@ -191,8 +194,8 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 		return "", r.message, nil
 	}
 	pl.cluster.Sync(nodes)
-	if name := pl.unshown(c); name != "" {
-		r := &refusal{message: fmt.Sprintf("the scheduler is yet to see member %q on its node", name), learned: true}
+	if why := pl.unshown(c); why != "" {
+		r := &refusal{message: why, learned: true}
 		pl.turnAway(ctx, key, pod.UID, c, r)
 		return "", r.message, nil
 	}

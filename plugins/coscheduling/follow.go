@@ -114,7 +114,11 @@ func (pl *Coscheduling) replan(ctx context.Context, key types.NamespacedName, op
 	if group == nil {
 		return nil, fmt.Sprintf("PodGroup %q was deleted", key.Name), nil
 	}
-	d, err := pl.demand(ctx, group, pl.take(key, pods[0]), pods, len(pods))
+	c := pl.take(key, pods[0])
+	if why := pl.unshown(c); why != "" {
+		return nil, why, nil
+	}
+	d, err := pl.demand(ctx, group, c, pods, len(pods))
 	if err != nil {
 		return nil, "", err
 	}

@@ -147,3 +147,37 @@ func TestMemberBoundElsewhereBeforeTheSnapshotShowsIt(t *testing.T) {
 		t.Errorf("node %q: %s", node, why)
 	}
 }
+
+// The scheduler's informer may show so before the index of members and the snapshot do.
+func TestMemberBoundElsewhereBeforeTheIndexShowsIt(t *testing.T) {
+	p := newPlay(t, stage.Nodes(2, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	bound := with(pods[0], func(pod *corev1.Pod) { pod.Spec.NodeName = "n0" })
+	if err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetStore().Update(bound); err != nil {
+		t.Fatal(err)
+	}
+	if node, why := p.turnBefore(pods[1]); node != "" || !strings.Contains(why, `yet to see member "m-0"`) {
+		t.Errorf("node %q: %s", node, why)
+	}
+	p.inLine()
+	p.see(pods[0], bound)
+	p.mustBeInLine("ns/m-1")
+	if node, why := p.turn(pods[1]); node != "n1" {
+		t.Errorf("node %q: %s", node, why)
+	}
+}
+
+// A commit that is planned anew minds a member that was bound elsewhere, too.
+func TestCommitPlannedAnewBeforeTheSnapshotShowsAMember(t *testing.T) {
+	p := newPlay(t, stage.Nodes(3, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(3)
+	node, _ := p.turn(pods[0])
+	open, _, _ := p.gangs.replan(testKey, pods[0].UID)
+	p.see(nil, with(stage.Pod(7, 8).Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Obj(), func(pod *corev1.Pod) { pod.Spec.NodeName = node }))
+	seats, why, err := p.replan(p.ctx, testKey, open)
+	if err != nil || len(seats) > 0 || !strings.Contains(why, `yet to see member "m-7"`) {
+		t.Errorf("%d seats, %q, %v", len(seats), why, err)
+	}
+}
