@@ -97,6 +97,15 @@ func (i *inspector) releaseTime(key types.NamespacedName) time.Duration {
 	return 2 * time.Second
 }
 
+// commitsEnd reports whether every commit is over whose members had a turn while there was no node, of which no plugin was
+// told: only its time ends it. All is undisturbed since a given time.
+func (i *inspector) commitsEnd(now, since time.Time) bool {
+	if len(i.c.api.nodes) > 0 {
+		since = i.withoutNodes
+	}
+	return now.Sub(since) > permitLimit
+}
+
 // underWay reports whether a gang waits for pods to end or for nodes to come, with room kept for it, and checks that none
 // does so for longer than it may.
 func (i *inspector) underWay() bool {

@@ -321,7 +321,7 @@ func (m *machine) Quiet(t *rapid.T) {
 	for began := m.c.clock.Now(); ; {
 		m.advance(t, retried)
 		now := m.c.clock.Now()
-		if now.Sub(m.i.lastLoss) > roomKept && !m.i.underWay() {
+		if now.Sub(m.i.lastLoss) > roomKept && !m.i.underWay() && m.i.commitsEnd(now, began) {
 			break
 		}
 		if now.Sub(began) > calm {
