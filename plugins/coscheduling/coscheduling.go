@@ -113,6 +113,9 @@ func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod
 		pl.rehouse(ctx, nodes)
 	}
 	key, ok := podgroup.Key(pod)
+	if !ok && !gangplan.IsTrial(state) {
+		pl.meetSeats(state, pod)
+	}
 	switch {
 	case !ok && !pl.holds.empty():
 		return nil, nil // Filter looks at what is held
@@ -175,9 +178,10 @@ func (pl *Coscheduling) Filter(_ context.Context, _ fwk.CycleState, pod *corev1.
 // PostFilter runs when a member was refused its place. A gang that is being committed is planned
 // anew around the members that are reserved already, or else let go as a whole. It always
 // ends the chain, so that no pod is evicted for a single member.
-func (pl *Coscheduling) PostFilter(ctx context.Context, _ fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pl *Coscheduling) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Key(pod)
 	if !ok {
+		pl.keptBySeats(klog.FromContext(ctx), state, pod, statuses)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	node := ""

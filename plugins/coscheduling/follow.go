@@ -254,17 +254,20 @@ func (pl *Coscheduling) heldNoMore(logger klog.Logger, by types.NamespacedName, 
 	pl.claimsFreed(logger, by, claims)
 }
 
-// claimsFreed puts refused gangs in line that may fit now that a gang claims these no more.
+// claimsFreed puts in line who may fit now that a gang claims these no more: refused gangs, and pods without a gang. It
+// must not be called with a lock held.
 func (pl *Coscheduling) claimsFreed(logger klog.Logger, by types.NamespacedName, claims []gangplan.Claim) {
 	if len(claims) == 0 {
 		return
 	}
+	pl.gangs.countRelease() // before the look at who was refused: others are being planned
 	pl.claimsMayHouse(claims)
 	for _, other := range pl.gangs.refusedBeside(by) {
 		if r := pl.gangs.refusalOf(other); r != nil && r.helpedBy(claims) {
 			pl.activateRepresentative(logger, other)
 		}
 	}
+	pl.activatePods(logger, pl.holds.takeKept()...)
 }
 
 // activateMembers puts the gang's waiting members in line.

@@ -22,7 +22,7 @@ type gangs struct {
 	// leave alone is found
 	// without a look at all gangs that wait.
 	keeping sets.Set[types.NamespacedName]
-	// releases counts how often seats were given up that had been held.
+	// releases counts how often something was given up that had been held.
 	releases uint64
 }
 
@@ -227,6 +227,13 @@ func (g *gangs) unplace(key types.NamespacedName, uid types.UID, message string)
 func (g *gangs) giveUp(x *gang, message string) *released {
 	g.releases++
 	return x.release(message)
+}
+
+// countRelease notes that something is given up that was held for a gang.
+func (g *gangs) countRelease() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.releases++
 }
 
 // releasesSoFar tells a caller that looked at what is held whether some of it was given up since.

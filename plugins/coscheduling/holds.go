@@ -79,11 +79,12 @@ type holds struct {
 	order   []holdOwner
 	// byNode counts the holds on each node.
 	byNode map[string]int
-	// kept are pods without a gang that were kept from a node by a hold: no event tells them of its end.
+	// kept are pods without a gang that were kept from a node by a hold, or by the seats of a gang: no event tells them
+	// of the end of that.
 	kept map[types.UID]*corev1.Pod
 }
 
-// maxKept bounds how many pods are remembered that a hold kept from a node. The others try again with the
+// maxKept bounds how many pods are remembered that were kept from a node. The others try again with the
 // scheduler's own retries.
 const maxKept = 10_000
 
@@ -207,7 +208,7 @@ func (s *holds) onNode(node string, c candidate, now time.Time) []gangplan.Claim
 	return claims
 }
 
-// keptFrom notes a pod that a hold kept from a node.
+// keptFrom notes a pod that was kept from a node.
 func (s *holds) keptFrom(pod *corev1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +217,7 @@ func (s *holds) keptFrom(pod *corev1.Pod) {
 	}
 }
 
-// takeKept returns the pods that holds kept from nodes, and forgets them.
+// takeKept returns the pods that were kept from nodes, and forgets them.
 func (s *holds) takeKept() []*corev1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,12 +235,12 @@ func (s *holds) takeKept() []*corev1.Pod {
 // hold keeps room for a gang in place of what it keeps by a hold of that kind, until the hold's time is over.
 // Whoever may fit into what is kept no more is put in line. It must not be called with a lock held.
 func (pl *Coscheduling) hold(logger klog.Logger, owner holdOwner, h *hold) {
-	pl.heldBefore(logger, owner, pl.changeHold(logger, owner, h))
+	pl.claimsFreed(logger, owner.gang, pl.changeHold(logger, owner, h))
 }
 
 // unhold ends a hold, if there is one.
 func (pl *Coscheduling) unhold(logger klog.Logger, owner holdOwner) {
-	pl.heldBefore(logger, owner, pl.changeHold(logger, owner, nil))
+	pl.claimsFreed(logger, owner.gang, pl.changeHold(logger, owner, nil))
 }
 
 // changeHold is hold, or unhold if h is nil, for callers with a lock: it puts nobody in line, and returns the claims
@@ -250,7 +251,7 @@ func (pl *Coscheduling) changeHold(logger klog.Logger, owner holdOwner, h *hold)
 		pl.clock.AfterFunc(h.until.Sub(pl.clock.Now()), func() {
 			if pl.holds.end(owner, h) {
 				logger.V(2).Info("Room is held no more: its time is over", "podGroup", owner.gang, "for", owner.kind)
-				pl.heldBefore(logger, owner, h.claims)
+				pl.claimsFreed(logger, owner.gang, h.claims)
 			}
 		})
 	}
@@ -283,14 +284,6 @@ func claimsWithout(claims, others []gangplan.Claim) (rest []gangplan.Claim) {
 		}
 	}
 	return rest
-}
-
-// heldBefore puts those in line who may fit into what was held until now. It must not be called with a lock held.
-func (pl *Coscheduling) heldBefore(logger klog.Logger, owner holdOwner, claims []gangplan.Claim) {
-	if len(claims) > 0 {
-		pl.claimsFreed(logger, owner.gang, claims)
-		pl.activatePods(logger, pl.holds.takeKept()...)
-	}
 }
 
 // keptByHold says why a pod without a gang may not use a node, or returns "".

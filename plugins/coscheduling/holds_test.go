@@ -262,3 +262,74 @@ func TestActiveDeadline(t *testing.T) {
 		t.Errorf("%v although one pod may run for ever", got)
 	}
 }
+
+// Nobody tells a pod without a gang that seats were given up, which the scheduler kept it out of.
+func TestPodsThatSeatsKeptOutTryAgain(t *testing.T) {
+	fits := framework.NewNodeToStatus(map[string]*fwk.Status{}, fwk.NewStatus(fwk.Unschedulable, "too little"))
+	never := framework.NewNodeToStatus(map[string]*fwk.Status{}, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "cordoned"))
+	for name, test := range map[string]struct {
+		priority int32
+		statuses *framework.NodeToStatus
+		// before is done between the pod's filters and their outcome, and then after that.
+		before, then func(*play, []*corev1.Pod)
+		want         bool
+	}{
+		"the gang lets go":                  {0, fits, nil, func(p *play, pods []*corev1.Pod) { p.gone(pods[0]) }, true},
+		"it let go meanwhile":               {0, fits, func(p *play, pods []*corev1.Pod) { p.gone(pods[0]) }, nil, true},
+		"it goes on":                        {0, fits, nil, nil, false},
+		"nodes that are of no use to it":    {0, never, nil, func(p *play, pods []*corev1.Pod) { p.gone(pods[0]) }, false},
+		"a pod that did not mind the seats": {1, fits, nil, func(p *play, pods []*corev1.Pod) { p.gone(pods[0]) }, false},
+		"the gang preempts no more":         {0, fits, nil, func(p *play, _ []*corev1.Pod) { p.endPreempting(p.logger, testKey, nil, "", "", time.Time{}) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, stage.Nodes(2, 8)...)
+			p.group(2)
+			pods := p.wholeNodeMembers(2)
+			if _, why := p.turn(pods[1]); why != "" {
+				t.Fatal(why)
+			}
+			if name == "the gang preempts no more" {
+				c := p.gangs.byKey[testKey].commit
+				p.gangs.byKey[testKey].commit, p.gangs.byKey[testKey].preempting = nil, &preempting{seats: c.seats}
+			}
+			p.inLine()
+			plain := stage.Pod(50, 8).Priority(test.priority).Obj()
+			state := framework.NewCycleState()
+			p.PreFilter(p.ctx, state, plain, p.nodes)
+			if test.before != nil {
+				test.before(p, pods)
+			}
+			if _, status := p.PostFilter(p.ctx, state, plain, test.statuses); status.Code() != fwk.Unschedulable {
+				t.Error(status)
+			}
+			if test.then != nil {
+				test.then(p, pods)
+			}
+			if got := slices.Contains(p.inLine(), "ns/"+plain.Name); got != test.want {
+				t.Errorf("the pod is put in line: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// A gang that is being planned around room when that is given up is tried again.
+func TestRoomGivenUpWhileAGangIsPlanned(t *testing.T) {
+	for name, giveUp := range map[string]func(*play, holdOwner){
+		"held":                func(p *play, owner holdOwner) { p.unhold(p.logger, owner) },
+		"kept while it waits": func(p *play, _ holdOwner) { p.endPreempting(p.logger, testKey, nil, "", "", time.Time{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t, stage.Nodes(1, 8)...)
+			owner := p.keep("n0", nil)
+			member := stage.Pod(60, 8).Obj()
+			p.gangs.preempt(testKey, &preempting{seats: map[types.UID]*seat{member.UID: {pod: member, Claim: p.claim(member, "n0")}}})
+			other := p.otherGang(1)[0]
+			key, _ := podgroup.Key(other)
+			c := p.take(key, other)
+			giveUp(p, owner)
+			p.inLine()
+			p.turnAway(p.ctx, key, other.UID, c, &refusal{})
+			p.mustBeInLine("ns/" + other.Name)
+		})
+	}
+}

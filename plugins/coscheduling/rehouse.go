@@ -76,7 +76,7 @@ func (pl *Coscheduling) nodeLost(logger klog.Logger, node string, barred func(*l
 	pl.repairs.note()
 	pl.repairs.mu.Unlock()
 	for key, claims := range freed {
-		pl.heldBefore(logger, holdOwner{key, repairHold}, claims)
+		pl.claimsFreed(logger, key, claims)
 	}
 }
 
@@ -195,7 +195,7 @@ func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, k
 	pl.repairs.note()
 	freed := pl.keepRoom(key)
 	pl.repairs.mu.Unlock()
-	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
+	pl.claimsFreed(logger, key, freed)
 	return nil
 }
 

@@ -195,7 +195,7 @@ func (pl *Coscheduling) lost(logger klog.Logger, key types.NamespacedName, pod *
 	confirmed := pl.confirm(after)
 	pl.repairs.mu.Unlock()
 	pl.clock.AfterFunc(wait, func() { pl.reviewRepair(logger, key) })
-	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
+	pl.claimsFreed(logger, key, freed)
 	pl.tellLosses(logger, key, confirmed)
 }
 
@@ -285,7 +285,7 @@ func (pl *Coscheduling) takeOver(logger klog.Logger, key types.NamespacedName, s
 	pl.repairs.mu.Unlock()
 	// What the seats have on the same nodes is not free.
 	freed = slices.DeleteFunc(freed, func(claim gangplan.Claim) bool { return nodes[claim.Node] })
-	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
+	pl.claimsFreed(logger, key, freed)
 }
 
 // lossFor returns the loss that a member on a node makes good: that of its own place in the gang, or else one on
@@ -347,7 +347,7 @@ func (pl *Coscheduling) reviewRepair(logger klog.Logger, key types.NamespacedNam
 	freed := pl.keepRoom(key)
 	confirmed := pl.confirm(losses)
 	pl.repairs.mu.Unlock()
-	pl.heldBefore(logger, holdOwner{key, repairHold}, freed)
+	pl.claimsFreed(logger, key, freed)
 	pl.tellLosses(logger, key, confirmed)
 	if len(losses) == 0 {
 		logger.V(2).Info("No room is kept for replacements any more", "podGroup", key, "lost", len(before))
