@@ -18,6 +18,26 @@ type partial struct {
 	group types.UID
 	// noticed is when the PodGroup controller first looked at the gang as it is now; zero if it has not yet.
 	noticed time.Time
+	// anew is set once a rendezvous began anew since: the last of the members that had met is lost, too, and those that
+	// replace them have yet to meet.
+	anew bool
+}
+
+// looked notes that the controller looked at a gang.
+func (i *inspector) looked(key types.NamespacedName, at time.Time) {
+	p := i.partial[key]
+	if p == nil {
+		return
+	}
+	if p.noticed.IsZero() {
+		p.noticed = at
+		i.count("gangs bound in part")
+		return
+	}
+	ready := meta.FindStatusCondition(i.c.api.groups[key].Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionUnknown && ready.LastTransitionTime.After(p.noticed) && !p.anew {
+		p.noticed, p.anew = ready.LastTransitionTime.Time, true
+	}
 }
 
 // recount notes whether the gangs that a change is about have some places and too few of them.

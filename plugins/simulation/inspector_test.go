@@ -113,10 +113,7 @@ func (i *inspector) see(e Event) {
 		delete(i.onWay, e.Pods[0].UID)
 		i.lastLoss = i.c.clock.Now()
 	case Reconciled:
-		if p := i.partial[e.Object]; p != nil && p.noticed.IsZero() {
-			p.noticed = e.At
-			i.count("gangs bound in part")
-		}
+		i.looked(e.Object, e.At)
 	case Evicted:
 		i.preemptor = e.For
 	case Restarted:

@@ -109,6 +109,30 @@ func (i *inspector) quiet() {
 	for _, o := range i.c.api.list((*v1alpha1.PodGroup)(nil)) {
 		i.checkGang(nameOf(o), infos)
 	}
+	for _, o := range i.c.api.list((*corev1.Pod)(nil)) {
+		i.checkSingle(o.(*corev1.Pod), infos)
+	}
+}
+
+// checkSingle checks that a pod without a gang does not wait where it fits.
+func (i *inspector) checkSingle(pod *corev1.Pod, infos []fwk.NodeInfo) {
+	if _, ok := podgroup.Key(pod); ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodPending || len(pod.Spec.SchedulingGates) > 0 {
+		return
+	}
+	if names, _ := i.reserved(); len(names) > 0 {
+		return
+	}
+	for _, info := range infos {
+		if usable(info.Node()) && freeGPUs(info) >= gpusOf(pod) {
+			i.broken("I3", "pod %s waits although it fits on node %s", pod.Name, info.Node().Name)
+		}
+	}
+}
+
+func usable(node *corev1.Node) bool { return !node.Spec.Unschedulable && len(node.Spec.Taints) == 0 }
+
+func freeGPUs(info fwk.NodeInfo) int64 {
+	return info.GetAllocatable().GetScalarResources()[GPU] - info.GetRequested().GetScalarResources()[GPU]
 }
 
 // checkCache compares what the scheduler knows of the nodes with what is there.
@@ -266,11 +290,9 @@ func (i *inspector) obviouslyFits(s gangState, infos []fwk.NodeInfo) bool {
 	}
 	room := 0
 	for _, info := range infos {
-		node := info.Node()
-		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 {
-			continue
+		if usable(info.Node()) {
+			room += int(freeGPUs(info) / size)
 		}
-		room += int((info.GetAllocatable().GetScalarResources()[GPU] - info.GetRequested().GetScalarResources()[GPU]) / size)
 	}
 	return room >= s.need()
 }
