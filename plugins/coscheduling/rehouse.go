@@ -109,6 +109,7 @@ func (pl *Coscheduling) mayHouse(helps func(*gangplan.Watch) bool) {
 	}
 	pl.repairs.mu.Lock()
 	defer pl.repairs.mu.Unlock()
+	pl.repairs.changes++
 	for _, losses := range pl.repairs.byGang {
 		for _, l := range losses {
 			if l.sought && (l.watch == nil || helps(l.watch)) {
@@ -125,8 +126,10 @@ func (pl *Coscheduling) rehouse(ctx context.Context, nodes []fwk.NodeInfo) {
 	if !pl.repairs.seeking.Load() {
 		return
 	}
+	pl.repairs.tellAgain()
 	seeking := map[types.NamespacedName][]*loss{}
 	pl.repairs.mu.Lock()
+	changes := pl.repairs.changes
 	for key, losses := range pl.repairs.byGang {
 		for _, l := range losses {
 			if l.seeks() {
@@ -141,14 +144,15 @@ func (pl *Coscheduling) rehouse(ctx context.Context, nodes []fwk.NodeInfo) {
 	}
 	slices.SortFunc(keys, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
 	for _, key := range keys {
-		if err := pl.rehouseGang(ctx, nodes, key, seeking[key]); err != nil {
+		if err := pl.rehouseGang(ctx, nodes, key, seeking[key], changes); err != nil {
 			klog.FromContext(ctx).Error(err, "No room is sought for lost members", "podGroup", key)
 		}
 	}
 }
 
-// rehouseGang finds nodes for some losses of a gang, as many as there are.
-func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, key types.NamespacedName, losses []*loss) error {
+// rehouseGang finds nodes for some losses of a gang, as many as there are. It is given how many changes had been told
+// before.
+func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, key types.NamespacedName, losses []*loss, changes uint64) error {
 	logger := klog.FromContext(ctx)
 	group := pl.group(key)
 	if group == nil || pl.gangs.commits(key) {
@@ -170,7 +174,7 @@ func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, k
 	}
 	d, err := pl.demand(ctx, group, pl.without(key, pods), pods, 1)
 	if err != nil {
-		return pl.unhoused(sorted, nil, err)
+		return pl.unhoused(sorted, changes, nil, err)
 	}
 	beside := pl.mustLeave(key, pods...)
 	if own := pl.holds.of(holdOwner{key, repairHold}); own != nil {
@@ -179,10 +183,10 @@ func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, k
 	plan, explanation, err := gangplan.PlanVacancies(ctx, pl.handle, pl.cluster, d, beside)
 	switch {
 	case err != nil:
-		return pl.unhoused(sorted, nil, err)
+		return pl.unhoused(sorted, changes, nil, err)
 	case explanation != nil:
 		logger.V(2).Info("There is no room for lost members", "podGroup", key, "why", explanation.String())
-		return pl.unhoused(sorted, pl.cluster.Watch(d, explanation), nil)
+		return pl.unhoused(sorted, changes, pl.cluster.Watch(d, explanation), nil)
 	}
 	pl.repairs.mu.Lock()
 	for i, l := range sorted {
@@ -200,18 +204,15 @@ func (pl *Coscheduling) rehouseGang(ctx context.Context, nodes []fwk.NodeInfo, k
 }
 
 // unhoused notes for losses that there is no room until the watch says so, or, without a watch, until the next
-// change. It returns the error.
-func (pl *Coscheduling) unhoused(losses []*loss, watch *gangplan.Watch, err error) error {
+// change. If something changed while it was sought, it is sought again at once. It returns the error.
+func (pl *Coscheduling) unhoused(losses []*loss, changes uint64, watch *gangplan.Watch, err error) error {
 	pl.repairs.mu.Lock()
 	defer pl.repairs.mu.Unlock()
 	for _, l := range losses {
-		if l.seeks() {
+		if l.seeks() && pl.repairs.changes == changes {
 			l.sought, l.watch = true, watch
 		}
 	}
-	// The last change may have been told before the snapshot showed it, and is then told again.
-	pl.repairs.lastPod.Store(nil)
-	pl.repairs.lastNode.Store(nil)
 	pl.repairs.note()
 	return err
 }

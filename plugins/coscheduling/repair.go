@@ -35,6 +35,8 @@ type repairs struct {
 	// once for every pod that waits.
 	lastPod  atomic.Pointer[corev1.Pod]
 	lastNode atomic.Pointer[corev1.Node]
+	// changes counts what was told that may have left room.
+	changes uint64
 }
 
 // loss is a member that a gang lost, and the room that is kept for who replaces it.
@@ -59,6 +61,13 @@ type loss struct {
 
 func newRepairs() *repairs {
 	return &repairs{byGang: map[types.NamespacedName][]*loss{}, kept: map[types.NamespacedName][]*gangplan.Claim{}}
+}
+
+// tellAgain has the last change heard once more, should it be told again: the first time may have been before the snapshot
+// showed it.
+func (r *repairs) tellAgain() {
+	r.lastPod.Store(nil)
+	r.lastNode.Store(nil)
 }
 
 // set replaces what a gang lost.

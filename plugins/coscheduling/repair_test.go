@@ -430,6 +430,11 @@ func TestRoomIsSoughtAgainWhenToldAgain(t *testing.T) {
 			p.see(nil, lost)
 			p.lose(lost)
 			node := racked("a3", nil)
+			losses, changes := p.repairs.byGang[testKey], p.repairs.changes
+			tell(p, node, stays)
+			if err := p.unhoused(losses, changes, nil, nil); err != nil || !p.repairs.seeking.Load() {
+				t.Fatalf("told while room was sought in vain, and it is not sought again: %v", err)
+			}
 			for again := range 3 {
 				p.rehouse(p.ctx, p.nodes)
 				if p.repairs.seeking.Load() {
