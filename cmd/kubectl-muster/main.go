@@ -35,7 +35,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	cmd.AddCommand(newSimulateCommand(), newVersionCommand())
+	cmd.AddCommand(newExplainCommand(), newQueueCommand(), newSimulateCommand(), newVersionCommand())
 	return cmd
 }
 
