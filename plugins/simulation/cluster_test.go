@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -110,6 +111,28 @@ func TestGangStartsWhenASurplusMemberGoes(t *testing.T) {
 			advance(t, c, time.Second)
 			if want := []string{"Released a-0-0 a-1-0"}; !slices.Equal(*seen, want) {
 				t.Errorf("got %v, want %v", *seen, want)
+			}
+		})
+	}
+}
+
+// A gang that lost two of three nodes has room for one member again. Whether that one starts is up to its match policy.
+func TestMatchPolicyOfAGangThatLostMembers(t *testing.T) {
+	for policy, want := range map[podgroup.MatchPolicy]int{podgroup.WaitingAndRunning: 1, podgroup.OnceSatisfied: 2} {
+		t.Run(string(policy), func(t *testing.T) {
+			c := newCluster(t, Options{Rendezvous: podgroup.RendezvousPolicy{Timeout: time.Hour}})
+			for i := range 3 {
+				c.AddNode(testNode(fmt.Sprintf("n%d", i), "b", "r", 8))
+			}
+			c.Submit(Job{Name: "a", Sizes: []int64{8, 8, 8}, MinMember: 3, Annotations: map[string]string{podgroup.MatchPolicyAnnotation: string(policy)}})
+			advance(t, c, 10*time.Second)
+			c.RemoveNode("n1")
+			c.RemoveNode("n2")
+			advance(t, c, time.Minute)
+			c.AddNode(testNode("n3", "b", "r", 8))
+			advance(t, c, 11*time.Minute)
+			if got := len(c.on("n0")) + len(c.on("n3")); got != want {
+				t.Errorf("%d members have a node, want %d", got, want)
 			}
 		})
 	}
