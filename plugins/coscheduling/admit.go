@@ -197,6 +197,7 @@ func (pl *Coscheduling) admit(ctx context.Context, key types.NamespacedName, pod
 	if why := pl.unshown(c); why != "" {
 		r := &refusal{message: why, learned: true}
 		pl.turnAway(ctx, key, pod.UID, c, r)
+		pl.tryLater(klog.FromContext(ctx), key) // until it does
 		return "", r.message, nil
 	}
 	d, err := pl.demand(ctx, group, c, c.waiting, min(need+c.doubles, len(c.waiting)))
@@ -439,5 +440,8 @@ func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, 
 		// Another gang gave up what it held since this one was planned around that, and whoever did so
 		// did not know of this verdict.
 		pl.activateRepresentative(logger, key)
+	}
+	if pl.sightings.Load() != pl.shown.now {
+		pl.tryLater(logger, key)
 	}
 }

@@ -56,6 +56,12 @@ type Coscheduling struct {
 	queueing atomic.Bool
 	// leads is set once a pod was scheduled: a scheduler that waits for its lease has the same queue.
 	leads atomic.Bool
+	// told are the members that were told their gang's verdict since the last turn; only scheduling cycles touch it.
+	told []*corev1.Pod
+	// sightings counts the pods that were seen to come to a node or change on it, and shown is how many that were before
+	// the snapshot was made of the turn that is now.
+	sightings atomic.Uint64
+	shown     struct{ now, next uint64 }
 }
 
 var (
@@ -89,6 +95,9 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 		pl.handle.DeleteNominatedPodIfExists(pod)
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
+	if pl.gangs.isAside(key, pod, pl.clock.Now()) {
+		return unresolvable("the gang was refused, and nothing happened yet that could help it")
+	}
 	if pl.inRepair(key) {
 		pl.line.enterUrgently(pod)
 	} else {
@@ -110,6 +119,8 @@ func (pl *Coscheduling) group(key types.NamespacedName) *v1alpha1.PodGroup {
 func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	pl.leads.Store(true)
 	if !gangplan.IsTrial(state) && !state.IsPodGroupSchedulingCycle() {
+		pl.setAside(klog.FromContext(ctx))
+		pl.shown.now, pl.shown.next = pl.shown.next, pl.sightings.Load()
 		pl.rehouse(ctx, nodes)
 	}
 	key, ok := podgroup.Key(pod)
@@ -128,6 +139,7 @@ func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod
 	case v.busy:
 		return nil, turnedAway(ReasonBeingPlaced, "the rest of the gang is being placed; this member comes after it")
 	case v.refused != nil && v.refused.holds(pod):
+		pl.tell(key, pod)
 		return nil, turnedAway(v.refused.podReason(), v.refused.message)
 	}
 	node, why, err := pl.admit(ctx, key, pod, nodes)
@@ -135,6 +147,7 @@ func (pl *Coscheduling) PreFilter(ctx context.Context, state fwk.CycleState, pod
 	case err != nil:
 		return nil, fwk.AsStatus(err)
 	case why != "":
+		pl.tell(key, pod)
 		return nil, turnedAway(pl.podReason(key, why), why)
 	}
 	return only(node), nil

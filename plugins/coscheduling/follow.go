@@ -304,6 +304,9 @@ func (pl *Coscheduling) activatePods(logger klog.Logger, pods ...*corev1.Pod) {
 	byName := make(map[string]*corev1.Pod, len(pods))
 	for _, pod := range pods {
 		byName[pod.Namespace+"/"+pod.Name] = pod
+		if key, ok := podgroup.Key(pod); ok {
+			pl.gangs.call(key, pod.UID)
+		}
 	}
 	pl.handle.Activate(logger, byName)
 }

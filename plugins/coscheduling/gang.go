@@ -22,6 +22,8 @@ type gangs struct {
 	// leave alone is found
 	// without a look at all gangs that wait.
 	keeping sets.Set[types.NamespacedName]
+	// learned has all gangs that filters had a part in refusing, and some that are not any more.
+	learned sets.Set[types.NamespacedName]
 	// releases counts how often something was given up that had been held.
 	releases uint64
 }
@@ -57,12 +59,16 @@ type gang struct {
 	// counts those who take some back.
 	sweeping bool
 	freeing  int
+	// pausing is set while the gang waits to be tried again for pods that came, and pauses counts how often it did so
+	// since it had a plan.
+	pausing bool
+	pauses  int
 	// takingBack is set while somebody is about to make members of an incomplete gang stop asking for nodes.
 	takingBack bool
 }
 
 func newGangs() *gangs {
-	return &gangs{byKey: map[types.NamespacedName]*gang{}, keeping: sets.New[types.NamespacedName]()}
+	return &gangs{byKey: map[types.NamespacedName]*gang{}, keeping: sets.New[types.NamespacedName](), learned: sets.New[types.NamespacedName]()}
 }
 
 func (g *gangs) get(key types.NamespacedName) *gang {
@@ -113,7 +119,7 @@ func (g *gangs) begin(key types.NamespacedName, c *commit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	x := g.get(key)
-	x.commit, x.refusal, x.early, x.preempting = c, nil, nil, nil
+	x.commit, x.refusal, x.early, x.preempting, x.pauses = c, nil, nil, nil, 0
 	g.keeping.Insert(key)
 }
 
@@ -124,6 +130,9 @@ func (g *gangs) refuse(key types.NamespacedName, r *refusal) (early []*corev1.Po
 	x := g.get(key)
 	early, x.early = x.early, nil
 	x.commit, x.refusal = nil, r
+	if r.learned {
+		g.learned.Insert(key)
+	}
 	return early
 }
 

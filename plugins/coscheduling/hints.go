@@ -15,7 +15,7 @@ import (
 // EventsToRegister returns the events that may let a refused gang in. Only its representative is
 // queued by them; the other members follow when it finds a plan. What makes a gang complete is not
 // among them: the handlers in watch.go activate exactly the members concerned, where an event of
-// unscheduled pods would be put to every waiting pod.
+// unscheduled pods would be put to every waiting pod. Nor is that pods come to nodes (sightings.go).
 func (pl *Coscheduling) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return append(gangplan.FilterEvents(pl.otherHelps),
 		fwk.ClusterEventWithHint{Event: gangplan.NodeEvent, QueueingHintFn: pl.nodeHelps},
@@ -43,7 +43,7 @@ func (pl *Coscheduling) represented(pod *corev1.Pod) (r *refusal, try bool) {
 func (pl *Coscheduling) nodeHelps(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	old, node, err := schedutil.As[*corev1.Node](oldObj, newObj)
 	if err != nil {
-		return fwk.Queue, err
+		return pl.called(pod), err
 	}
 	if node != nil { // before anybody is put in line who would take its room
 		pl.nodeMayHouse(old, node)
@@ -53,13 +53,21 @@ func (pl *Coscheduling) nodeHelps(logger klog.Logger, pod *corev1.Pod, oldObj, n
 	if !try || node == nil || r != nil && r.watch != nil && !r.watch.NodeHelps(old, node) {
 		return fwk.QueueSkip, nil
 	}
-	return fwk.Queue, nil
+	return pl.called(pod), nil
+}
+
+// called lets a pod into line, which it is to be put in now.
+func (pl *Coscheduling) called(pod *corev1.Pod) fwk.QueueingHint {
+	if key, ok := podgroup.Key(pod); ok {
+		pl.gangs.call(key, pod.UID)
+	}
+	return fwk.Queue
 }
 
 func (pl *Coscheduling) podHelps(logger klog.Logger, pod *corev1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	old, now, err := schedutil.As[*corev1.Pod](oldObj, newObj)
 	if err != nil {
-		return fwk.Queue, err
+		return pl.called(pod), err
 	}
 	if old != nil && now == nil {
 		pl.vanished(logger, old) // before anybody takes the room
@@ -71,17 +79,17 @@ func (pl *Coscheduling) podHelps(logger klog.Logger, pod *corev1.Pod, oldObj, ne
 	if key, ok := podgroup.Key(pod); ok && old != nil && now == nil && pl.gangs.lastAwaited(key, old.UID) {
 		// At once, whatever the backoff; the queue calls this with its lock held.
 		pl.background(func() { pl.activateRepresentative(logger, key) })
-		return fwk.Queue, nil
+		return pl.called(pod), nil
 	}
 	if r == nil || r.watch == nil || old == nil {
-		return fwk.Queue, nil
+		return pl.called(pod), nil
 	}
 	freed, err := pl.freed.By(old, now)
 	if err != nil {
-		return fwk.Queue, err
+		return pl.called(pod), err
 	}
 	if r.watch.PodHelps(freed) {
-		return fwk.Queue, nil
+		return pl.called(pod), nil
 	}
 	return fwk.QueueSkip, nil
 }
@@ -95,7 +103,7 @@ func (pl *Coscheduling) memberChanged(_ klog.Logger, pod *corev1.Pod, _, _ any) 
 	if r := pl.gangs.refusalOf(key); r != nil && r.passedOn(pod.UID) {
 		pl.gangs.elect(key, r.representative, pod.UID)
 	}
-	return fwk.Queue, nil
+	return pl.called(pod), nil
 }
 
 // otherHelps queues gangs that another plugin had a part in refusing.
@@ -104,7 +112,7 @@ func (pl *Coscheduling) otherHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fw
 	if !try || r != nil && !r.learned {
 		return fwk.QueueSkip, nil
 	}
-	return fwk.Queue, nil
+	return pl.called(pod), nil
 }
 
 // anyHelps queues gangs whatever they were refused for.
@@ -112,5 +120,5 @@ func (pl *Coscheduling) anyHelps(_ klog.Logger, pod *corev1.Pod, _, _ any) (fwk.
 	if _, try := pl.represented(pod); !try {
 		return fwk.QueueSkip, nil
 	}
-	return fwk.Queue, nil
+	return pl.called(pod), nil
 }

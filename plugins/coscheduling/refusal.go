@@ -20,6 +20,8 @@ type refusal struct {
 	representative types.UID
 	// members are the waiting members that the verdict was passed on.
 	members map[types.UID]version
+	// aside are those that were told of it since. Unlike the rest it changes, under the lock of the gangs.
+	aside map[types.UID]aside
 	// watch tells which changes of nodes and pods could help; nil if any could.
 	watch *gangplan.Watch
 	// advice is what was told of the cluster, if that is what it is about.

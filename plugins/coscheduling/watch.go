@@ -79,7 +79,11 @@ func (pl *Coscheduling) watch(ctx context.Context, s Surroundings) error {
 func (pl *Coscheduling) watchScheduler(logger klog.Logger) error {
 	core := pl.handle.SharedInformerFactory().Core().V1()
 	if _, err := core.Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(old, obj any) { pl.nominationShown(logger, old.(*corev1.Pod), obj.(*corev1.Pod)) },
+		AddFunc: func(obj any) { pl.sighted(logger, nil, obj.(*corev1.Pod)) },
+		UpdateFunc: func(old, obj any) {
+			pl.nominationShown(logger, old.(*corev1.Pod), obj.(*corev1.Pod))
+			pl.sighted(logger, old.(*corev1.Pod), obj.(*corev1.Pod))
+		},
 		DeleteFunc: func(obj any) {
 			if pod, ok := untombed[*corev1.Pod](obj); ok && pod.Spec.NodeName != "" {
 				pl.vanished(logger, pod)

@@ -46,7 +46,14 @@ type play struct {
 }
 
 // Activate notes who was put in line.
-func (p *play) Activate(_ klog.Logger, pods map[string]*corev1.Pod) { maps.Copy(p.activated, pods) }
+func (p *play) Activate(_ klog.Logger, pods map[string]*corev1.Pod) {
+	for name, pod := range pods {
+		if key, ok := podgroup.Key(pod); ok && p.gangs.isAside(key, pod, p.clock.Now()) {
+			continue // the queue would ask PreEnqueue
+		}
+		p.activated[name] = pod
+	}
+}
 
 // handClock runs what is due when the test steps it. Unlike the fake clock of k8s.io/utils it lets
 // that ask for more.

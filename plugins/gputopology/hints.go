@@ -18,6 +18,7 @@ import (
 // EventsToRegister returns the events that may let a refused pod group in.
 func (pl *GPUTopology) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return append(gangplan.FilterEvents(pl.otherHelps),
+		fwk.ClusterEventWithHint{Event: gangplan.PlacedEvent, QueueingHintFn: pl.otherHelps},
 		fwk.ClusterEventWithHint{Event: gangplan.NodeEvent, QueueingHintFn: pl.nodeHelps},
 		fwk.ClusterEventWithHint{Event: gangplan.PodEvent, QueueingHintFn: pl.podHelps},
 		fwk.ClusterEventWithHint{Event: gangplan.DeviceClassEvent},
