@@ -14,7 +14,7 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain [podgroup/|pod/|trainjob/]NAME",
 		Aliases: []string{"why"},
-		Short:   "Tell how far a gang is, and why it waits",
+		Short:   "Tell how far a gang or a TrainJob is, and why it waits",
 		Long:    "Tell how far a gang is and, if it waits, why: what it needs, what is short and by how much, and what would help.",
 		Example: `  # why the gang of a TrainJob does not start
   kubectl muster explain trainjob/llm -n team-a
@@ -31,13 +31,13 @@ func newExplainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for i, g := range found {
+			for i, f := range found {
 				if i > 0 {
 					if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
 						return err
 					}
 				}
-				if err := g.Explain(cmd.OutOrStdout(), time.Now()); err != nil {
+				if err := f.Explain(cmd.OutOrStdout(), time.Now()); err != nil {
 					return err
 				}
 			}

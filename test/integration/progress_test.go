@@ -180,6 +180,7 @@ func TestProgressReports(t *testing.T) {
 	if got := progress(); *got.ProgressPercentage != 43 || got.EstimatedRemainingSeconds != nil || got.Metrics != nil {
 		t.Errorf("progress = %+v", got)
 	}
+	c.awaitShown("llm", "Progress", "43")
 	if code, _ := c.post(url, token, `{}`); code != http.StatusOK || *progress().ProgressPercentage != 43 {
 		t.Errorf("an empty report: %d, %+v", code, progress())
 	}

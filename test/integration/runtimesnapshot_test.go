@@ -202,13 +202,23 @@ func TestStateColumn(t *testing.T) {
 
 func (s *scene) awaitState(name, want string) {
 	s.Helper()
-	s.await("state of "+name, func() string {
+	s.awaitShown(name, "State", want)
+}
+
+// awaitShown waits until kubectl would show that of a TrainJob in a column.
+func (s *scene) awaitShown(name, column, want string) {
+	s.Helper()
+	s.await(column+" of "+name, func() string {
 		table := &metav1.Table{}
 		s.must(cluster.Client().Discovery().RESTClient().Get().
 			AbsPath("/apis/trainer.kubeflow.org/v1alpha1/namespaces", s.namespace, "trainjobs", name).
 			SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").Do(s.ctx).Into(table))
-		column := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == "State" })
-		if got, _ := table.Rows[0].Cells[column].(string); got != want {
+		i := slices.IndexFunc(table.ColumnDefinitions, func(c metav1.TableColumnDefinition) bool { return c.Name == column })
+		got := ""
+		if cell := table.Rows[0].Cells[i]; cell != nil {
+			got = fmt.Sprint(cell)
+		}
+		if got != want {
 			return fmt.Sprintf("shown as %q, want %q", got, want)
 		}
 		return ""

@@ -3,8 +3,6 @@ package gangs
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,30 +188,53 @@ Unschedulable for 60s (PodScheduled): ` + why + `
 	}
 }
 
-func TestFindTheGangsOfATrainJob(t *testing.T) {
+func TestExplainATrainJob(t *testing.T) {
 	job := &trainer.TrainJob{ObjectMeta: object("llm", time.Hour)}
+	job.Status.TrainerStatus = &trainer.TrainerStatus{
+		ProgressPercentage: ptr.To[int32](40), EstimatedRemainingSeconds: ptr.To[int32](5400), LastUpdatedTime: before(10 * time.Second),
+		Metrics: []trainer.Metric{{Name: "loss", Value: "0.31"}},
+	}
+	failed := &trainer.TrainJob{ObjectMeta: object("bad", time.Hour)}
+	failed.Status.Conditions = []metav1.Condition{
+		condition(trainer.TrainJobSuspended, metav1.ConditionFalse, "Resumed", "TrainJob is resumed"),
+		condition(trainer.TrainJobFailed, metav1.ConditionTrue, "InvalidSpec", "spec.trainer.numNodes: must be above 0"),
+	}
 	mine := []metav1.OwnerReference{*metav1.NewControllerRef(job, trainer.GroupVersion.WithKind(trainer.TrainJobKind))}
 	prepare, train, other := group("llm-initializers", time.Hour), native("llm", time.Hour, 0), group("other", time.Hour)
 	prepare.OwnerReferences, train.OwnerReferences = mine, mine
-	kube := apiServer(t, true, job, prepare, train, other, pod("a", "llm-initializers"), pod("b", "", inNative("llm")))
-	found, err := Find(t.Context(), kube, "team-a", "trainjob/llm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, g := range found {
-		got = append(got, fmt.Sprintf("%s %s %d", g.Kind(), g.Key.Name, len(g.Members)))
-	}
-	if want := []string{"podgroup llm-initializers 1", "podgroup.scheduling.k8s.io llm 1"}; !slices.Equal(got, want) {
-		t.Errorf("found %v, want %v", got, want)
+	kube := apiServer(t, true, job, failed, &trainer.TrainJob{ObjectMeta: object("plain", time.Hour)}, prepare, train, other,
+		pod("a", "llm-initializers"), pod("b", "", inNative("llm")))
+	for ask, want := range map[string]string{
+		"trainjob/llm": `trainjob team-a/llm, made 60m ago
+reported 10s ago: 40 % done, 90m left, loss 0.31
+podgroup team-a/llm-initializers: Pending, members 1 waiting of 4 needed, priority 7, made 60m ago
+podgroup.scheduling.k8s.io team-a/llm, members 1 waiting of 2 needed, priority 0, made 60m ago
+`,
+		"trainjob/bad": `trainjob team-a/bad, made 60m ago
+InvalidSpec for 2m (Failed): spec.trainer.numNodes: must be above 0
+`,
+		"trainjobs/plain": `trainjob team-a/plain, made 60m ago
+it has no gang: its runtime has no podGroupPolicy, or its controller has not seen it yet
+`,
+	} {
+		found, err := Find(t.Context(), kube, "team-a", ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		for _, f := range found {
+			if err := f.Explain(&out, now); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.String() != want {
+			t.Errorf("told\n%s, want\n%s", out.String(), want)
+		}
 	}
 }
 
 func TestFindSaysWhatIsMissing(t *testing.T) {
-	failed := &trainer.TrainJob{ObjectMeta: object("bad", time.Hour)}
-	failed.Status.Conditions = []metav1.Condition{condition(trainer.TrainJobFailed, metav1.ConditionTrue, "InvalidSpec", "spec.trainer.numNodes: must be above 0")}
-	plain := &trainer.TrainJob{ObjectMeta: object("plain", time.Hour)}
-	kube := apiServer(t, false, failed, plain, pod("alone", ""), pod("early", "late"))
+	kube := apiServer(t, false, pod("alone", ""), pod("early", "late"))
 	for ask, want := range map[string]string{
 		"llm":                             `"llm" not found`,
 		"deployment/llm":                  `"deployment/llm": there are podgroup/NAME, pod/NAME and trainjob/NAME`,
@@ -222,8 +243,6 @@ func TestFindSaysWhatIsMissing(t *testing.T) {
 		"pod/alone":                       "pod team-a/alone is a member of no gang: it has no label scheduling.x-k8s.io/pod-group",
 		"pod/early":                       "pod team-a/early waits for PodGroup team-a/late, which does not exist",
 		"trainjob/none":                   `"none" not found`,
-		"trainjob/bad":                    "TrainJob team-a/bad has no gang: InvalidSpec: spec.trainer.numNodes: must be above 0",
-		"trainjob/plain":                  "TrainJob team-a/plain has no gang: its runtime has no podGroupPolicy",
 		"podgroups.scheduling.x-k8s.io/x": "there are podgroup/NAME",
 	} {
 		if found, err := Find(t.Context(), kube, "team-a", ask); err == nil || !strings.Contains(err.Error(), want) {

@@ -38,12 +38,14 @@ var newerFields = []string{
 	"templates.status.healthStatus",
 }
 
-// stricter are the rules and limits that Kubeflow Trainer lacks, by plural and path, and the one column that
-// it shows otherwise: the state of a TrainJob is its latest condition there, so that one which was resumed is
+// stricter are the rules and limits that Kubeflow Trainer lacks, by plural and path, and two columns: it shows no
+// progress, and the state of a TrainJob is its latest condition there, so that one which was resumed is
 // shown as suspended for ever.
 var stricter = map[string][]string{
 	"trainjobs": append([]string{
-		columnPath + `: .status.conditions[-1:].type, now .status.conditions[?(@.status=="True")].type`,
+		"additionalPrinterColumns.Progress: added map[description:Percentage done, as the training code reported it. " +
+			"jsonPath:.status.trainerStatus.progressPercentage name:Progress type:integer]",
+		`additionalPrinterColumns.State.jsonPath: .status.conditions[-1:].type, now .status.conditions[?(@.status=="True")].type`,
 	}, append(rulesAdded(patchedPodPath,
 		"has(self.serviceAccountName) == has(oldSelf.serviceAccountName)",
 		"has(self.volumes) == has(oldSelf.volumes)",
@@ -67,7 +69,6 @@ var stricterRuntime = append(
 	rulesAdded("spec.podGroupPolicy", "[has(self.coscheduling), has(self.volcano)].filter(x, x).size() == 1")...)
 
 const (
-	columnPath     = "additionalPrinterColumns[0].jsonPath"
 	patchedPodPath = "spec.runtimePatches.trainingRuntimeSpec.template.spec.replicatedJobs.template.spec.template.spec"
 )
 
@@ -146,6 +147,15 @@ func load(t *testing.T, file string) any {
 }
 
 // summary returns a value in one line: of rules, only what they say.
+// byName makes a map of a list of objects that have names.
+func byName(list any) any {
+	byName := map[string]any{}
+	for _, item := range list.([]any) {
+		byName[item.(map[string]any)["name"].(string)] = item
+	}
+	return byName
+}
+
 func summary(value any) string {
 	list, ok := value.([]any)
 	if !ok {
@@ -163,6 +173,9 @@ func summary(value any) string {
 
 // compare reports every path at which two values differ, in the order of the paths.
 func compare(path string, want, got any, report func(path, what string)) {
+	if strings.HasSuffix(path, "additionalPrinterColumns") {
+		want, got = byName(want), byName(got)
+	}
 	wantList, wantOK := want.([]any)
 	gotList, gotOK := got.([]any)
 	if wantOK && gotOK && len(wantList) == len(gotList) {
