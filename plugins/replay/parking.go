@@ -60,8 +60,8 @@ type parking struct {
 	events events
 	asked  int
 
-	free    []int
-	down    []bool
+	room *room
+	// waiting are the gangs to try. Those that back off are not among them.
 	waiting []*parked
 	gangs   map[int]*parked
 	// stranded are the pods of failed nodes, which are gone when the node is back.
@@ -69,6 +69,8 @@ type parking struct {
 	// stirred is set if gangs are to be tried again, and changes counts the changes of what is free.
 	stirred bool
 	changes int
+	// passes counts how often gangs were tried, and asLast those that came to the end of the line from outside.
+	passes, asLast int
 }
 
 // parked is a gang.
@@ -76,6 +78,8 @@ type parked struct {
 	job     int
 	attempt int
 	since   time.Duration
+	// pass and order tell gangs apart that stand in line since the same time.
+	pass, order int
 	// places are the nodes of members that are reserved or bound, by index; -1 for none.
 	places   []int
 	reserved int
@@ -96,11 +100,8 @@ type leaving struct {
 
 func newParking(r *run, style style, packed bool) *parking {
 	p := &parking{
-		run: r, style: style, packed: packed, down: make([]bool, r.trace.Shape.Nodes), free: make([]int, r.trace.Shape.Nodes),
+		run: r, style: style, packed: packed, room: newRoom(r.trace.Shape),
 		gangs: map[int]*parked{}, stranded: map[int][]leaving{},
-	}
-	for n := range p.free {
-		p.free[n] = r.trace.Shape.GPUsPerNode
 	}
 	return p
 }
@@ -149,24 +150,44 @@ func (p *parking) enqueue(g *parked) {
 		g.places[m] = -1
 	}
 	g.reserved, g.refusals, g.backsOff = 0, 0, false
+	p.asLast++
+	g.pass, g.order = 0, p.asLast
 	p.waiting = append(p.waiting, g)
 	p.stirred = true
 }
 
 // schedule tries all gangs that wait.
 func (p *parking) schedule() {
-	jobs := p.run.trace.Jobs
-	slices.SortStableFunc(p.waiting, func(a, b *parked) int {
-		return cmp.Or(cmp.Compare(jobs[b.job].Priority, jobs[a.job].Priority), cmp.Compare(a.since, b.since))
-	})
+	p.passes++
+	if !slices.IsSortedFunc(p.waiting, p.inLine) {
+		slices.SortStableFunc(p.waiting, p.inLine)
+	}
 	still := p.waiting[:0]
-	for _, g := range p.waiting {
-		if g.backsOff || !p.try(g) {
+	for i, g := range p.waiting {
+		stood := g.since < p.time
+		if p.try(g) {
+			continue
+		}
+		if stood {
+			g.pass, g.order = -p.passes, i
+		}
+		if !g.backsOff {
 			still = append(still, g)
 		}
 	}
 	clear(p.waiting[len(still):])
 	p.waiting = still
+}
+
+// inLine is the order in which gangs are tried: by priority, then since when they stand in line. Those of a native
+// scheduler leave the line and come back; of those that were refused at the same time, the ones of the latest pass come
+// first, as they stood before the others.
+func (p *parking) inLine(a, b *parked) int {
+	jobs := p.run.trace.Jobs
+	if c := cmp.Or(cmp.Compare(jobs[b.job].Priority, jobs[a.job].Priority), cmp.Compare(a.since, b.since)); c != 0 || p.style != reverts {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.pass, b.pass), cmp.Compare(a.order, b.order))
 }
 
 // try schedules the members of a gang that have no place yet. It reports whether all have one.
@@ -177,12 +198,12 @@ func (p *parking) try(g *parked) bool {
 		if node >= 0 {
 			continue
 		}
-		node = p.best(job.GPUs)
+		node = p.room.best(job.GPUs, p.packed)
 		if node < 0 {
 			break
 		}
 		g.places[m] = node
-		p.free[node] -= job.GPUs
+		p.room.take(node, job.GPUs)
 		g.reserved++
 		parkedNow = append(parkedNow, m)
 	}
@@ -236,6 +257,7 @@ func (p *parking) backOff(g *parked) {
 			p.backOff(g)
 		default:
 			g.backsOff, p.stirred = false, true
+			p.waiting = append(p.waiting, g)
 		}
 	})
 }
@@ -262,28 +284,13 @@ func (p *parking) reject(g *parked, untold []int) {
 		if node < 0 {
 			continue
 		}
-		p.free[node] += job.GPUs
+		p.room.take(node, -job.GPUs)
 		g.places[m] = -1
 		if !slices.Contains(untold, m) {
 			p.run.released(g.job, podName(job.Name, m, g.attempt))
 		}
 	}
 	g.reserved, g.expires, g.since = 0, noReservation, p.time
-}
-
-// best is the node that the default scores like best among those with room: the emptiest one, or, packed, the fullest; of
-// equal ones the first. Requests are in proportion, so that cpu and memory say the same as GPUs.
-func (p *parking) best(gpus int) int {
-	best := -1
-	for n, free := range p.free {
-		if free < gpus || p.down[n] {
-			continue
-		}
-		if best < 0 || p.packed && free < p.free[best] || !p.packed && free > p.free[best] {
-			best = n
-		}
-	}
-	return best
 }
 
 func (p *parking) restart(i int, pods []string) {
@@ -319,16 +326,16 @@ func (p *parking) remove(g *parked, pods []string) {
 
 // leave frees the place of a pod that is being deleted, when its kubelet has stopped it.
 func (p *parking) leave(l leaving) {
-	if p.down[l.node] {
+	if p.room.down[l.node] {
 		p.stranded[l.node] = append(p.stranded[l.node], l)
 		return
 	}
 	p.at(p.time+podStops, func() {
-		if p.down[l.node] {
+		if p.room.down[l.node] {
 			p.leave(l)
 			return
 		}
-		p.free[l.node] += p.run.trace.Jobs[l.job].GPUs
+		p.room.take(l.node, -p.run.trace.Jobs[l.job].GPUs)
 		p.run.released(l.job, l.pod)
 		p.freed()
 	})
@@ -338,7 +345,7 @@ func (p *parking) finish(i int, pods []string) {
 	g := p.gangs[i]
 	delete(p.gangs, i)
 	for _, node := range g.places {
-		p.free[node] += p.run.trace.Jobs[i].GPUs
+		p.room.take(node, -p.run.trace.Jobs[i].GPUs)
 	}
 	for _, pod := range pods {
 		p.run.released(i, pod)
@@ -353,37 +360,13 @@ func (p *parking) freed() {
 	p.stirred = true
 }
 
-func (p *parking) fail(node int) { p.down[node] = true }
+func (p *parking) fail(node int) { p.room.fail(node) }
 
 func (p *parking) repair(node int) {
-	p.down[node] = false
+	p.room.repair(node)
 	for _, l := range p.stranded[node] {
 		p.leave(l)
 	}
 	delete(p.stranded, node)
 	p.freed()
-}
-
-// event is something that is to happen.
-type event struct {
-	at    time.Duration
-	order int
-	do    func()
-}
-
-// events is a heap, by time and then by the order in which they were asked for.
-type events []*event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(e[i].at, e[j].at), cmp.Compare(e[i].order, e[j].order)) < 0
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(*event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	(*e)[last] = nil
-	*e = (*e)[:last]
-	return x
 }

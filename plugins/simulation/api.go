@@ -99,24 +99,33 @@ func (a *api) createPod(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// updatePod changes a pod if it is still the one of that UID; "" is any. It reports whether it did.
+// updatePod changes a pod if it is still the one of that UID; "" is any. It reports whether it did. What change puts in
+// the place of something is free to be changed, and so are the conditions of the status; nothing else that a pod points to is.
 func (a *api) updatePod(key types.NamespacedName, uid types.UID, change func(*corev1.Pod)) bool {
 	old := a.pods[key]
 	if old == nil || uid != "" && old.UID != uid {
 		return false
 	}
-	now := old.DeepCopy()
+	copied := *old
+	now := &copied
+	now.Status.Conditions = slices.Clone(old.Status.Conditions)
 	change(now)
-	if apiequality.Semantic.DeepEqual(old, now) {
+	sameSpec := sameSpecs(&old.Spec, &now.Spec)
+	if sameSpec && now.DeletionTimestamp == old.DeletionTimestamp && apiequality.Semantic.DeepEqual(old.Status, now.Status) {
 		return false
 	}
-	if !apiequality.Semantic.DeepEqual(old.Spec, now.Spec) {
+	if !sameSpec {
 		now.Generation++
 	}
 	now.ResourceVersion = a.nextVersion()
 	a.pods[key] = now
 	a.changed(old, now)
 	return true
+}
+
+// sameSpecs compares what changes of a pod's spec once it is made: its node, and its scheduling gates.
+func sameSpecs(a, b *corev1.PodSpec) bool {
+	return a.NodeName == b.NodeName && slices.Equal(a.SchedulingGates, b.SchedulingGates)
 }
 
 // deletePod asks for the end of a pod. One that never ran anywhere is gone at once; another one is being
@@ -162,9 +171,9 @@ func (a *api) removePod(key types.NamespacedName, uid types.UID) bool {
 			delete(a.owned, owner.UID)
 		}
 	}
-	last := pod.DeepCopy()
+	last := *pod
 	last.ResourceVersion = a.nextVersion()
-	a.changed(last, nil)
+	a.changed(&last, nil)
 	return true
 }
 

@@ -45,7 +45,7 @@ func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []oc
 	if !fits {
 		return nil
 	}
-	slices.Sort(v.chosen)
+	slices.SortFunc(v.chosen, func(a, b int) int { return compareTenants(occupants[a].Tenant, occupants[b].Tenant) })
 	if _, uniform := d.uniform(); len(v.chosen) > 1 || !uniform {
 		v.trim(tenants)
 	}
@@ -87,13 +87,23 @@ func (v *eviction) couldHelp() bool {
 	}
 	gain := make([]int64, len(v.left))
 	freed := make([]int64, len(v.short))
-	for i := range v.occupants {
-		v.add(&v.occupants[i], gain, freed)
-		v.c.leave(&v.occupants[i])
+	gone := 0
+	for ; gone < len(v.occupants) && !v.suffice(gain, freed); gone++ {
+		for _, at := range v.occupants[gone].on {
+			v.addSlots(at.node, gain, -1)
+			v.c.Return(at.node, at.used)
+			v.addSlots(at.node, gain, 1)
+			v.addFreed(at.used, freed)
+		}
 	}
-	for i := range v.occupants {
+	for i := range gone {
 		v.c.stay(&v.occupants[i])
 	}
+	return v.suffice(gain, freed)
+}
+
+// suffice reports whether the slots and the minResources are all that is lacking.
+func (v *eviction) suffice(gain, freed []int64) bool {
 	for class, left := range v.left {
 		if left > gain[class] {
 			return false
@@ -107,31 +117,43 @@ func (v *eviction) couldHelp() bool {
 	return true
 }
 
+// addSlots adds up the slots that the classes have on a node, or subtracts them.
+func (v *eviction) addSlots(node NodeID, slots []int64, sign int64) {
+	for class := range v.left {
+		rules := &v.asked.Classes[class]
+		if v.left[class] == math.MinInt64 || !rules.mayUse(node) {
+			continue
+		}
+		n, _ := v.c.slotsOn(rules, node)
+		slots[class] += sign * n
+	}
+}
+
+// addFreed adds up what an end frees of the minResources.
+func (v *eviction) addFreed(used []Amount, freed []int64) {
+	for _, a := range used {
+		for i, m := range v.d.MinResources {
+			if m.Resource == a.Resource {
+				freed[i] = plus(freed[i], max(a.Value, 0))
+			}
+		}
+	}
+}
+
 // add adds up the slots that a tenant's end gives to each class, and the minResources it frees.
 func (v *eviction) add(o *occupant, gain, freed []int64) (pieces float64) {
 	for _, at := range o.on {
-		for class := range v.left {
-			rules := &v.asked.Classes[class]
-			if v.left[class] == math.MinInt64 || !rules.mayUse(at.node) {
-				continue
-			}
-			before, _ := v.c.slotsOn(rules, at.node)
-			v.c.Return(at.node, at.used)
-			after, _ := v.c.slotsOn(rules, at.node)
-			v.c.Take(at.node, at.used)
-			gain[class] += after - before
-		}
+		v.addSlots(at.node, gain, -1)
+		v.c.Return(at.node, at.used)
+		v.addSlots(at.node, gain, 1)
+		v.c.Take(at.node, at.used)
+		v.addFreed(at.used, freed)
 		for _, a := range at.used {
 			for class := range v.asked.Classes {
 				for _, request := range v.asked.Classes[class].Requests {
 					if request.Resource == a.Resource && v.c.resources[a.Resource] != podsResource {
 						pieces += min(float64(a.Value)/float64(request.Value), 1)
 					}
-				}
-			}
-			for i, m := range v.d.MinResources {
-				if m.Resource == a.Resource {
-					freed[i] = plus(freed[i], max(a.Value, 0))
 				}
 			}
 		}
@@ -171,9 +193,13 @@ func (v *eviction) next() int {
 		if o.gives == 0 && o.pieces == 0 {
 			continue
 		}
-		if best.tenant < 0 || cmp.Or(cmp.Compare(o.gives, best.gives), cmp.Compare(best.beyond, o.beyond), v.byPieces(o.pieces, best.pieces, o.gives)) > 0 {
-			best = o
+		if best.tenant >= 0 {
+			better := cmp.Or(cmp.Compare(o.gives, best.gives), cmp.Compare(best.beyond, o.beyond), v.byPieces(o.pieces, best.pieces, o.gives))
+			if better < 0 || better == 0 && compareTenants(v.occupants[i].Tenant, v.occupants[best.tenant].Tenant) > 0 {
+				continue
+			}
 		}
+		best = o
 	}
 	return best.tenant
 }

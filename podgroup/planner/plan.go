@@ -32,6 +32,9 @@ type scratch struct {
 	devices     []int64 // running sums of the free devices, or empty
 	learned     learned
 
+	// Who is where; see gather.
+	gathering gathering
+
 	// What all classes have room for together; see boundTogether.
 	bounded      bool // whether bounds were asked for since the slots were counted
 	bounds       []bound

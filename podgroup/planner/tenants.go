@@ -64,16 +64,43 @@ type occupancy struct {
 	used []Amount
 }
 
-// occupants gathers, by name, the tenants of a domain's nodes that any class of the demand may use,
+// occupants gathers, in no order, the tenants of a domain's nodes that any class of the demand may use,
 // as far as they use something that the gang lacks on any of them.
 func (c *Cluster) occupants(d *Demand, in Domain, tenants Tenants) []occupant {
-	return c.occupantsUsing(c.lacking(d, in), d, d.counts(d.Min), in, tenants)
+	return c.gather(c.lacking(d, in), d, d.counts(d.Min), in, tenants)
 }
 
-// occupantsUsing gathers those who use any of the resources, on nodes that classes with members to count may use.
+// occupantsUsing gathers, by name, those who use any of the resources, on nodes that classes with members to count may
+// use.
 func (c *Cluster) occupantsUsing(lacking []bool, d *Demand, counts []int64, in Domain, tenants Tenants) []occupant {
-	var out []occupant
-	index := map[Tenant]int{}
+	out := c.gather(lacking, d, counts, in, tenants)
+	slices.SortFunc(out, func(a, b occupant) int { return compareTenants(a.Tenant, b.Tenant) })
+	return out
+}
+
+// gathering is what it takes to gather tenants, kept because refusals are many and tenants too.
+type gathering struct {
+	index map[Tenant]int32
+	// found are the places in the order of the nodes, each with the index of its tenant, and places the same by tenant.
+	found  []foundPlace
+	places []occupancy
+	out    []occupant
+}
+
+type foundPlace struct {
+	occupancy
+	tenant int32
+}
+
+// gather returns the same as occupantsUsing in no order. It is good until the next call.
+func (c *Cluster) gather(lacking []bool, d *Demand, counts []int64, in Domain, tenants Tenants) []occupant {
+	g := &c.work.gathering
+	if g.index == nil {
+		g.index = map[Tenant]int32{}
+	}
+	clear(g.index)
+	g.found, g.out = g.found[:0], g.out[:0]
+	var sizes []int32
 	for node := in.Lo; node < in.Hi; node++ {
 		if !usable(d, counts, node) {
 			continue
@@ -82,17 +109,28 @@ func (c *Cluster) occupantsUsing(lacking []bool, d *Demand, counts []int64, in D
 			if !slices.ContainsFunc(t.Used, func(a Amount) bool { return a.Value > 0 && lacking[a.Resource] }) {
 				continue
 			}
-			i, known := index[t.Tenant]
+			i, known := g.index[t.Tenant]
 			if !known {
-				i = len(out)
-				index[t.Tenant] = i
-				out = append(out, occupant{Tenant: t.Tenant})
+				i = int32(len(g.out))
+				g.index[t.Tenant] = i
+				g.out = append(g.out, occupant{Tenant: t.Tenant})
+				sizes = append(sizes, 0)
 			}
-			out[i].on = append(out[i].on, occupancy{node, t.Used})
+			g.found = append(g.found, foundPlace{occupancy{node, t.Used}, i})
+			sizes[i]++
 		}
 	}
-	slices.SortFunc(out, func(a, b occupant) int { return compareTenants(a.Tenant, b.Tenant) })
-	return out
+	g.places = resize(g.places, len(g.found))
+	from := 0
+	for i := range g.out {
+		to := from + int(sizes[i])
+		g.out[i].on = g.places[from:from:to]
+		from = to
+	}
+	for _, f := range g.found {
+		g.out[f.tenant].on = append(g.out[f.tenant].on, f.occupancy)
+	}
+	return g.out
 }
 
 // lacking returns the resources of which any node that a class may use has too little left for a
@@ -116,27 +154,43 @@ func (c *Cluster) lacking(d *Demand, in Domain) []bool {
 	return lacking
 }
 
-// fillUsers names who uses the resources that are short.
+// fillUsers names who uses the resources that are short: the largest users, of equal ones by name.
 func (c *Cluster) fillUsers(shortages []Shortage, occupants []occupant) {
 	for i := range shortages {
 		s := &shortages[i]
 		r := c.columns[s.Name]
-		var uses []Use
-		for _, o := range occupants {
-			if n := o.uses(r); n > 0 {
-				uses = append(uses, Use{o.Tenant, n})
+		var top []Use
+		users, others := 0, int64(0)
+		for j := range occupants {
+			n := occupants[j].uses(r)
+			if n == 0 {
+				continue
+			}
+			users++
+			u := Use{occupants[j].Tenant, n}
+			at := len(top)
+			for at > 0 && compareUses(u, top[at-1]) < 0 {
+				at--
+			}
+			if at > maxUsers {
+				others = plus(others, n)
+				continue
+			}
+			if top = slices.Insert(top, at, u); len(top) > maxUsers+1 {
+				others = plus(others, top[maxUsers+1].Amount)
+				top = top[:maxUsers+1]
 			}
 		}
-		slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(b.Amount, a.Amount) })
-		named := min(len(uses), maxUsers)
-		if len(uses) == maxUsers+1 {
-			named++ // "1 other" is not shorter than its name
+		if users > maxUsers+1 { // "1 other" is not shorter than its name
+			others = plus(others, top[maxUsers].Amount)
+			top = top[:maxUsers]
 		}
-		s.UsedBy, s.OtherTenants, s.Others = slices.Clone(uses[:named]), len(uses)-named, Use{}
-		for _, u := range uses[named:] {
-			s.Others.Amount = plus(s.Others.Amount, u.Amount)
-		}
+		s.UsedBy, s.OtherTenants, s.Others = top, users-len(top), Use{Amount: others}
 	}
+}
+
+func compareUses(a, b Use) int {
+	return cmp.Or(cmp.Compare(b.Amount, a.Amount), compareTenants(a.Tenant, b.Tenant))
 }
 
 func (o *occupant) uses(r Resource) int64 {
