@@ -141,13 +141,19 @@ func (v *eviction) addFreed(used []Amount, freed []int64) {
 }
 
 // add adds up the slots that a tenant's end gives to each class, and the minResources it frees.
-func (v *eviction) add(o *occupant, gain, freed []int64) (pieces float64) {
+func (v *eviction) add(o *occupant, gain, freed []int64) {
 	for _, at := range o.on {
 		v.addSlots(at.node, gain, -1)
 		v.c.Return(at.node, at.used)
 		v.addSlots(at.node, gain, 1)
 		v.c.Take(at.node, at.used)
 		v.addFreed(at.used, freed)
+	}
+}
+
+// pieces adds up the parts of what members ask for that a tenant's end frees.
+func (v *eviction) pieces(o *occupant) (pieces float64) {
+	for _, at := range o.on {
 		for _, a := range at.used {
 			for class := range v.asked.Classes {
 				for _, request := range v.asked.Classes[class].Requests {
@@ -177,7 +183,7 @@ func (v *eviction) next() int {
 		clear(gain)
 		clear(freed)
 		o := offer{tenant: i}
-		o.pieces = v.add(&v.occupants[i], gain, freed)
+		v.add(&v.occupants[i], gain, freed)
 		for class, left := range v.left {
 			if left > 0 {
 				o.gives += float64(min(gain[class], left)) / float64(left)
@@ -190,7 +196,10 @@ func (v *eviction) next() int {
 				o.beyond += float64(freed[r]) / float64(short)
 			}
 		}
-		if o.gives == 0 && o.pieces == 0 {
+		if best.tenant >= 0 && o.gives < best.gives {
+			continue
+		}
+		if o.pieces = v.pieces(&v.occupants[i]); o.gives == 0 && o.pieces == 0 {
 			continue
 		}
 		if best.tenant >= 0 {

@@ -9,7 +9,14 @@ import (
 // after rack-9. Names that differ only in leading zeros are told apart by their bytes, so that the
 // order is total.
 func compareNatural(a, b string) int {
-	x, y := a, b
+	same := 0
+	for same < min(len(a), len(b)) && a[same] == b[same] {
+		same++
+	}
+	for same > 0 && isDigit(a[same-1]) {
+		same-- // a number is compared whole
+	}
+	x, y := a[same:], b[same:]
 	for x != "" && y != "" {
 		if isDigit(x[0]) && isDigit(y[0]) {
 			nx, ny := digits(x), digits(y)
