@@ -475,3 +475,19 @@ func TestAGangThatBecomesIncompleteKeepsNoRoom(t *testing.T) {
 		t.Errorf("condition %+v", c)
 	}
 }
+
+// A gang that is made anew waits for its own pods to end, and evicts nobody in their stead.
+func TestPreemptorAwaitsItsOwnPods(t *testing.T) {
+	old := stage.Pod(90, 8).Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test").Priority(100).Node("n1").TerminationGracePeriodSeconds(30).Obj()
+	r := newRaid(t, 1, 1, nil)
+	old.DeletionTimestamp = &metav1.Time{Time: r.clock.Now().Add(10 * time.Second)}
+	r.handle, r.nodes = stage.NewFramework(t, append(r.low, old), stage.Nodes(2, 8)...)
+	r.handle.(interface{ SetPodActivator(fwk.PodActivator) }).SetPodActivator(r.play)
+	r.evictor = preemption.NewEvictor(r.handle, r.background)
+	if why := r.mustWait(); !strings.Contains(why, "waiting for") {
+		t.Errorf("member is told %q", why)
+	}
+	if len(r.deleted) > 0 {
+		t.Errorf("%v evicted", r.deleted)
+	}
+}

@@ -69,7 +69,7 @@ type Census struct {
 }
 
 // Take looks at every pod in the snapshot, and returns the candidates for a preemptor of a priority. Its
-// own members, which own tells, are none.
+// own members, which own tells, are none, but those on their way out make room as any others do.
 func (c *Census) Take(priority int32, own func(*corev1.Pod) bool) (*Candidates, error) {
 	out := &Candidates{}
 	var err error
@@ -81,10 +81,10 @@ func (c *Census) Take(priority int32, own func(*corev1.Pod) bool) (*Candidates, 
 		for _, info := range c.Cluster.Info(id).GetPods() {
 			pod := info.GetPod()
 			switch {
-			case own(pod):
 			case pod.DeletionTimestamp != nil && c.Now.After(pod.DeletionTimestamp.Add(overdue)):
 			case pod.DeletionTimestamp != nil || c.Evicted(pod.UID):
 				out.Going = append(out.Going, info)
+			case own(pod):
 			default:
 				if g, ok := groupOf(pod); ok {
 					groups[g] = append(groups[g], info)

@@ -90,6 +90,11 @@ func TestUnits(t *testing.T) {
 		"the preemptor's own members are none": {
 			pods: []*corev1.Pod{inGang("preemptor")(on("n0", 0, 8)).Obj()},
 		},
+		"those of them that are ending make room": {
+			pods:  []*corev1.Pod{inGang("preemptor")(on("n0", 0, 8)).Terminating().Obj(), on("n1", 1, 8).Obj()},
+			want:  []string{"pod ns/m-1: 1 pods"},
+			going: 1,
+		},
 		"pods that are ending make room by themselves": {
 			pods:  []*corev1.Pod{low(on("n0", 0, 4)).Terminating().Obj(), low(on("n1", 1, 4)).Obj(), low(on("n1", 2, 4)).Obj()},
 			gangs: map[string]Gang{"low": {MinMember: 1, Preemptible: true}},
