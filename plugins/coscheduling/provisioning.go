@@ -293,13 +293,7 @@ func (pl *Coscheduling) endProvisioning(logger klog.Logger, key types.Namespaced
 
 // correctProvisioning takes back a condition of a scheduler that died.
 func (pl *Coscheduling) correctProvisioning(key types.NamespacedName, group *v1alpha1.PodGroup) {
-	if !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionProvisioning) {
-		return
-	}
-	pl.provisioning.mu.Lock()
-	w := pl.provisioning.byGang[key]
-	pl.provisioning.mu.Unlock()
-	if w == nil {
+	if meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionProvisioning) && !pl.report.saidOf(key, v1alpha1.ConditionProvisioning) {
 		pl.report.say(key, v1alpha1.ConditionProvisioning, report{metav1.ConditionFalse, ReasonWindowOver, "no node is held for the gang"})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/muster-sched/muster/plugins/stage"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -187,5 +188,32 @@ func TestReportedEvents(t *testing.T) {
 	d.forget(testKey)
 	if len(d.wanted)+len(d.written)+len(d.told) > 0 {
 		t.Error("a PodGroup that is gone is remembered")
+	}
+}
+
+// What a scheduler that died said of a gang that waited is taken back when the gang has its places.
+func TestConditionsOfASchedulerThatDied(t *testing.T) {
+	kinds := []string{v1alpha1.ConditionUnschedulable, v1alpha1.ConditionPreempting, v1alpha1.ConditionProvisioning, v1alpha1.ConditionReserved}
+	p := newPlay(t, stage.Nodes(2, 8)...)
+	group := p.group(2)
+	for _, kind := range kinds {
+		group.Status.Conditions = append(group.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Waits", Message: "once"})
+	}
+	pods := p.wholeNodeMembers(2)
+	p.see(pods[0], binds(pods[0], "n0"))
+	if says := p.report.wanted[testKey]; len(says) > 0 {
+		t.Errorf("with one of two members it says %v", says)
+	}
+	p.see(pods[1], binds(pods[1], "n1"))
+	for _, kind := range kinds {
+		if got := p.report.wanted[testKey][kind]; got.status != metav1.ConditionFalse {
+			t.Errorf("%s is %+v", kind, got)
+		}
+	}
+	// This scheduler's own words stay.
+	p.report.say(testKey, v1alpha1.ConditionReserved, report{metav1.ConditionFalse, ReasonPlaced, "the gang has its place"})
+	p.correct(testKey)
+	if got := p.report.wanted[testKey][v1alpha1.ConditionReserved]; got.reason != ReasonPlaced {
+		t.Errorf("its own words are replaced: %+v", got)
 	}
 }

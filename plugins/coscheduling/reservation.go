@@ -359,10 +359,7 @@ func (pl *Coscheduling) waitsForRoom(key types.NamespacedName) {
 
 // correctReservation takes back a condition of a scheduler that died.
 func (pl *Coscheduling) correctReservation(key types.NamespacedName, group *v1alpha1.PodGroup) {
-	if !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReserved) {
-		return
-	}
-	if current := pl.reserving.now(); current == nil || current.gang != key {
+	if meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionReserved) && !pl.report.saidOf(key, v1alpha1.ConditionReserved) {
 		pl.report.say(key, v1alpha1.ConditionReserved, report{metav1.ConditionFalse, ReasonNoRoom, "no room is reserved for the gang"})
 	}
 }

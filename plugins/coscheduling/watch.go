@@ -272,16 +272,22 @@ func (pl *Coscheduling) settle(logger klog.Logger, key types.NamespacedName) {
 	}
 }
 
-// correct takes back a refusal that the PodGroup still shows although the gang has its places by now:
-// from another scheduler, or from one that died before it could say so.
+// correct takes back what the PodGroup still says of a gang that has its places by now: that it is refused, waits for
+// others to end, or has room kept for it. Another scheduler said so, or one that died before it could take it back.
 func (pl *Coscheduling) correct(key types.NamespacedName) {
 	group := pl.group(key)
-	if group == nil || !meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionUnschedulable) {
+	if group == nil {
 		return
 	}
-	if counts := pl.members.Get(key); counts.Bound+counts.Finished >= max(int(group.Spec.MinMember), 1) {
+	if counts := pl.members.Get(key); counts.Bound+counts.Finished < max(int(group.Spec.MinMember), 1) {
+		return
+	}
+	if meta.IsStatusConditionTrue(group.Status.Conditions, v1alpha1.ConditionUnschedulable) {
 		pl.report.admitted(key)
 	}
+	pl.correctPreempting(key, group)
+	pl.correctProvisioning(key, group)
+	pl.correctReservation(key, group)
 }
 
 // reportMissingGroup tells a waiting member that the PodGroup its label names does not exist.
