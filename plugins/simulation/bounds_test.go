@@ -61,7 +61,7 @@ func (i *inspector) recount(changed ...object) {
 
 func (i *inspector) recountGang(key types.NamespacedName) {
 	group := i.c.api.groups[key]
-	if group == nil || !i.isPartial(key, int(group.Spec.MinMember)) {
+	if group == nil || !i.isPartial(key, quorum(group)) {
 		delete(i.partial, key)
 	} else if p := i.partial[key]; p == nil || p.group != group.UID {
 		i.partial[key] = &partial{group: group.UID}
@@ -142,7 +142,7 @@ func (i *inspector) underWay() bool {
 			if c == nil || c.Status != metav1.ConditionTrue {
 				continue
 			}
-			if s := i.state(nameOf(o)); !s.complete() || s.bound+s.finished >= int(s.group.Spec.MinMember) {
+			if s := i.state(nameOf(o)); !s.complete() || s.bound+s.finished >= quorum(s.group) {
 				continue // the scheduler has nothing to say about it
 			}
 			any = true
@@ -158,8 +158,8 @@ func (i *inspector) underWay() bool {
 // preemptionLimit is the longest that a gang waits for pods to end.
 const preemptionLimit = slowStop + time.Minute + 2*time.Second
 
-// reserved lists the gangs that room is reserved for, and counts those for which this scheduler was the first to do so: the
-// others may be what one that died has left.
+// reserved lists the gangs that room is reserved for, and counts those for which this scheduler was the first to do so, in a
+// later second than that of its start: the others may be what one that died has left.
 func (i *inspector) reserved() (names []string, own int) {
 	for _, o := range i.c.api.list((*v1alpha1.PodGroup)(nil)) {
 		c := meta.FindStatusCondition(o.(*v1alpha1.PodGroup).Status.Conditions, v1alpha1.ConditionReserved)
@@ -167,7 +167,7 @@ func (i *inspector) reserved() (names []string, own int) {
 			continue
 		}
 		names = append(names, o.GetName())
-		if !c.LastTransitionTime.Time.Before(i.started) {
+		if c.LastTransitionTime.After(i.started) {
 			own++
 		}
 	}

@@ -157,12 +157,12 @@ func (i *inspector) released(pods []*corev1.Pod) {
 			}
 		}
 	}
-	if len(placed) < int(group.Spec.MinMember) {
+	if len(placed) < quorum(group) {
 		var names []string
 		for _, pod := range pods {
 			names = append(names, pod.Name)
 		}
-		i.broken("I1", "members %s of gang %s bind while %d of %d have a place", strings.Join(names, ", "), key.Name, len(placed), group.Spec.MinMember)
+		i.broken("I1", "members %s of gang %s bind while %d of %d have a place", strings.Join(names, ", "), key.Name, len(placed), quorum(group))
 	}
 	i.count("commits carried out")
 	i.whole.Insert(key)

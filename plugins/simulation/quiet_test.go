@@ -72,12 +72,21 @@ func (i *inspector) state(key types.NamespacedName) gangState {
 	return s
 }
 
+// quorum is how many members need a place for one of them to have it.
+func quorum(group *v1alpha1.PodGroup) int {
+	settings, _ := podgroup.ParseSettings(group.Annotations)
+	if settings.MatchPolicy == podgroup.OnceSatisfied && !settings.Record.AdmittedAt.IsZero() {
+		return 1
+	}
+	return int(group.Spec.MinMember)
+}
+
 // need is how many more members the gang needs at a place, at least one.
-func (s *gangState) need() int { return max(int(s.group.Spec.MinMember)-s.bound-s.finished, 1) }
+func (s *gangState) need() int { return max(quorum(s.group)-s.bound-s.finished, 1) }
 
 // complete is whether the gang can be planned.
 func (s *gangState) complete() bool {
-	return s.group != nil && s.group.Spec.MinMember > 0 && s.bound+s.finished+len(s.waiting) >= int(s.group.Spec.MinMember)
+	return s.group != nil && s.group.Spec.MinMember > 0 && s.bound+s.finished+len(s.waiting) >= quorum(s.group)
 }
 
 // note keeps what later checks need to know.
@@ -185,15 +194,15 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 	if len(s.wanted) < len(s.waiting) {
 		return // some take the place of others, and the plugin only promises to place all of them together
 	}
-	quorum := s.bound+s.finished >= min
-	if topology, _ := podgroup.ParseTopology(s.group.Annotations); quorum && topology.SliceSize > 0 {
+	satisfied := s.bound+s.finished >= quorum(s.group)
+	if topology, _ := podgroup.ParseTopology(s.group.Annotations); satisfied && topology.SliceSize > 0 {
 		// Members beyond the minimum come by whole slices.
 		if plan := i.plan(s, s.waiting, 1, infos); plan != nil {
 			i.broken("I3", "surplus members of gang %s wait although some fit", key.Name)
 		}
 		return
 	}
-	if quorum {
+	if satisfied {
 		for _, pod := range s.waiting {
 			if plan := i.plan(s, []*corev1.Pod{pod}, 1, infos); plan != nil {
 				i.broken("I3", "surplus member %s of gang %s waits although it fits", pod.Name, key.Name)
@@ -201,7 +210,7 @@ func (i *inspector) checkGang(key types.NamespacedName, infos []fwk.NodeInfo) {
 		}
 		return
 	}
-	if plan := i.plan(s, s.waiting, min-s.bound-s.finished, infos); plan != nil {
+	if plan := i.plan(s, s.waiting, s.need(), infos); plan != nil {
 		i.broken("I3", "gang %s waits although it fits: %v", key.Name, plan.Domain)
 	} else if i.obviouslyFits(s, infos) {
 		i.broken("I3", "gang %s waits and the planner refuses it although it obviously fits", key.Name)

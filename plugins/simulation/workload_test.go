@@ -48,6 +48,9 @@ func (m *machine) SubmitGang(t *rapid.T) {
 		job.MinMember = int32(rapid.IntRange(1, n).Draw(t, "minMember"))
 	}
 	maps.Copy(job.Annotations, m.topology(t, n, job.MinMember))
+	if rapid.IntRange(0, 5).Draw(t, "once satisfied") == 5 {
+		job.Annotations[podgroup.MatchPolicyAnnotation] = string(podgroup.OnceSatisfied)
+	}
 	job.WithoutGroup = rapid.IntRange(0, 9).Draw(t, "without group") == 9
 	if m.declares && job.RunTime > 0 {
 		job.Annotations[podgroup.RunTimeAnnotation] = (job.RunTime + 2*startTime).String()
