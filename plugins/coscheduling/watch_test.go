@@ -34,7 +34,7 @@ import (
 // informers and the scheduler's queue played by the test.
 type play struct {
 	*Coscheduling
-	t         *testing.T
+	t         testing.TB
 	nodes     []fwk.NodeInfo
 	ctx       context.Context
 	logger    klog.Logger
@@ -93,13 +93,13 @@ func (c *handClock) Step(d time.Duration) {
 	}
 }
 
-func newPlay(t *testing.T, nodes ...*corev1.Node) *play {
+func newPlay(t testing.TB, nodes ...*corev1.Node) *play {
 	t.Helper()
 	return newPlayBeside(t, nil, nodes...)
 }
 
 // newPlayBeside is newPlay with pods on the nodes, which the plugin has yet to see.
-func newPlayBeside(t *testing.T, pods []*corev1.Pod, nodes ...*corev1.Node) *play {
+func newPlayBeside(t testing.TB, pods []*corev1.Pod, nodes ...*corev1.Node) *play {
 	t.Helper()
 	fw, infos := stage.NewFramework(t, pods, nodes...)
 	p := &play{t: t, nodes: infos, clock: &handClock{}, activated: map[string]*corev1.Pod{}}

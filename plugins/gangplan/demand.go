@@ -77,7 +77,12 @@ func (c *Cluster) NewDemand(logger klog.Logger, pods []*corev1.Pod, min int, pla
 	classes, repelled := map[string]int{}, c.repelledLabels()
 	for i, pod := range pods {
 		info := d.Infos[i]
-		d.exact = d.exact || beyond[i] || needsExact(pod) || c.asked.backed(info)
+		d.exact = d.exact || beyond[i] || needsExact(pod)
+		if i > 0 && slices.Equal(takes[i], takes[i-1]) && alike(pod, pods[i-1], repelled) {
+			d.Members[i] = d.Members[i-1]
+			continue
+		}
+		d.exact = d.exact || c.asked.backed(info)
 		requests := append(c.Requests(info), takes[i]...)
 		requirements := requirementsOf(pod)
 		key, err := json.Marshal(classKey{requirements, requests, corev1helpers.PodPriority(pod), pick(pod.Labels, repelled), antiAffinity(pod)})

@@ -27,6 +27,9 @@ type eviction struct {
 func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []occupant, tenants Tenants) []Tenant {
 	v := &eviction{c: c, d: d, asked: asked, l: l, occupants: occupants}
 	v.measure(best)
+	if !v.fewCouldHelp() {
+		return nil
+	}
 	if !v.couldHelp() {
 		return nil
 	}
@@ -73,6 +76,43 @@ func (v *eviction) measure(best Domain) {
 	for i, a := range v.d.MinResources {
 		v.short[i] = lacking[a.Resource]
 	}
+}
+
+// fewCouldHelp reports whether as few tenants as there may be could free enough for each class by itself: a node on
+// which one of them is would have no more room than if it were empty.
+func (v *eviction) fewCouldHelp() bool {
+	for class, left := range v.left {
+		if left <= 0 {
+			continue
+		}
+		rules := &v.asked.Classes[class]
+		var most [maxEnds]int64 // from the least
+		for i := range v.occupants {
+			gain := int64(0)
+			for _, at := range v.occupants[i].on {
+				if rules.mayUse(at.node) {
+					slots, _ := v.c.slotsOn(rules, at.node)
+					gain += max(v.c.emptySlots(rules, at.node)-slots, 0)
+				}
+			}
+			at := 0
+			for ; at < maxEnds && most[at] < gain; at++ {
+				if at > 0 {
+					most[at-1] = most[at]
+				}
+			}
+			if at > 0 {
+				most[at-1] = gain
+			}
+		}
+		for _, gain := range most {
+			left -= gain
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // couldHelp reports whether the end of all tenants would be enough as far as the classes taken by
