@@ -19,7 +19,7 @@ func newQueueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "List the gangs that wait, who goes first on top",
-		Long: "List the gangs that wait, by priority and age. Under the queue order FairShare the order is another, and the message of a gang " +
+		Long: "List the gangs that wait, by priority and age. Under another queue order it differs; under FairShare the message of a gang " +
 			"(-o wide)\nsays who stands before it. To stand first is not to block: who does not fit is passed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

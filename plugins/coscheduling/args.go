@@ -2,6 +2,7 @@ package coscheduling
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +60,7 @@ type Args struct {
 	// 86,400; 0, the default, for not at all.
 	ProvisioningWindowSeconds int64 `json:"provisioningWindowSeconds,omitempty"`
 
-	// QueueOrder is PriorityFIFO, the default, or FairShare.
+	// QueueOrder is PriorityFIFO, the default, FairShare, or ShortestFirst.
 	QueueOrder QueueOrder `json:"queueOrder,omitempty"`
 
 	// FairShare may be set with the order of that name.
@@ -108,8 +109,8 @@ func (a *Args) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(field.NewPath("provisioningWindowSeconds"), t, fmt.Sprintf("must be from 0 to %d", most)))
 	}
 	switch {
-	case a.QueueOrder != PriorityFIFO && a.QueueOrder != FairShare:
-		errs = append(errs, field.NotSupported(field.NewPath("queueOrder"), a.QueueOrder, []QueueOrder{PriorityFIFO, FairShare}))
+	case !slices.Contains(queueOrders, a.QueueOrder):
+		errs = append(errs, field.NotSupported(field.NewPath("queueOrder"), a.QueueOrder, queueOrders))
 	case a.QueueOrder != FairShare && a.FairShare != nil:
 		errs = append(errs, field.Forbidden(field.NewPath("fairShare"), "only with queueOrder FairShare"))
 	}

@@ -85,7 +85,7 @@ func (pl *Coscheduling) Name() string { return Name }
 func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Status {
 	key, ok := podgroup.Key(pod)
 	if !ok {
-		pl.line.enter(pod)
+		pl.line.enter(pod, pl.standingOf(pod, false))
 		return nil
 	}
 	// Before the look at the index: a handler that misses the flag changed the index earlier.
@@ -98,11 +98,7 @@ func (pl *Coscheduling) PreEnqueue(_ context.Context, pod *corev1.Pod) *fwk.Stat
 	if pl.gangs.isAside(key, pod, pl.clock.Now()) {
 		return unresolvable("the gang was refused, and nothing happened yet that could help it")
 	}
-	if pl.inRepair(key) {
-		pl.line.enterUrgently(pod)
-	} else {
-		pl.line.enter(pod)
-	}
+	pl.line.enter(pod, pl.standingOf(pod, pl.inRepair(key)))
 	return nil
 }
 

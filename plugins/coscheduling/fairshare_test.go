@@ -117,7 +117,7 @@ func TestSmallerShareGoesFirst(t *testing.T) {
 	pl.line.podChanged(running("rich", "p", stage.GPU, 30))
 	rich, poor, poorToo := queued(t, "rich", "old", "", 1), queued(t, "poor", "new", "", 9), queued(t, "poor", "newer", "", 10)
 	for _, e := range []*framework.QueuedPodInfo{rich, poor, poorToo} {
-		pl.line.enter(e.Pod)
+		pl.line.enter(e.Pod, standing{})
 	}
 	if !pl.Less(poor, rich) || pl.Less(rich, poor) {
 		t.Error("the namespace with the larger share goes first")
@@ -127,7 +127,7 @@ func TestSmallerShareGoesFirst(t *testing.T) {
 	}
 	urgent := queued(t, "rich", "urgent", "", 20)
 	urgent.Pod.Spec.Priority = ptr.To[int32](5)
-	pl.line.enter(urgent.Pod)
+	pl.line.enter(urgent.Pod, standing{})
 	if !pl.Less(urgent, poor) {
 		t.Error("a share goes before priority")
 	}
@@ -136,8 +136,8 @@ func TestSmallerShareGoesFirst(t *testing.T) {
 	if !pl.Less(poor, rich) {
 		t.Error("the order changed under the queue")
 	}
-	pl.line.enter(poor.Pod)
-	pl.line.enter(rich.Pod)
+	pl.line.enter(poor.Pod, standing{})
+	pl.line.enter(rich.Pod, standing{})
 	if !pl.Less(rich, poor) {
 		t.Error("the order never follows what is used")
 	}
@@ -149,7 +149,7 @@ func TestNativeGroupsStandByTheirNamespace(t *testing.T) {
 	pl.line.podChanged(running("rich", "p", stage.GPU, 30))
 	group := func(namespace string, seconds int) *framework.QueuedPodGroupInfo {
 		pod := queued(t, namespace, "m", "", seconds)
-		pl.line.enter(pod.Pod)
+		pl.line.enter(pod.Pod, standing{})
 		return &framework.QueuedPodGroupInfo{
 			PodGroupInfo:   &framework.PodGroupInfo{Namespace: namespace},
 			QueueingParams: pod.QueueingParams,
@@ -182,7 +182,7 @@ func TestQueueStaysInOrder(t *testing.T) {
 					continue
 				}
 				e.Pod.Spec.Priority = ptr.To(rapid.Int32Range(0, 1).Draw(t, "priority"))
-				pl.line.enter(e.Pod)
+				pl.line.enter(e.Pod, standing{})
 				in[string(e.Pod.UID)] = e
 				q.AddOrUpdate(e)
 			case 2:
@@ -222,13 +222,13 @@ func TestStandingOutlivesItsPodForAWhile(t *testing.T) {
 	l := fairLine(clock, nil)
 	l.podChanged(running("a", "p", stage.GPU, 30))
 	pod := queued(t, "a", "waiting", "", 0).Pod
-	l.enter(pod)
+	l.enter(pod, standing{})
 	l.podGone(pod)
 	if got := l.of(pod.UID).share; got != 300 {
 		t.Errorf("its share changed to %d while it may be in the queue", got)
 	}
 	clock.Step(forgetAfter)
-	l.enter(queued(t, "a", "other", "", 0).Pod)
+	l.enter(queued(t, "a", "other", "", 0).Pod, standing{})
 	if _, kept := l.standings[pod.UID]; kept || len(l.gone) != 0 {
 		t.Errorf("kept for ever: %v, %v", l.standings, l.gone)
 	}
@@ -255,7 +255,7 @@ func TestFairShareArgs(t *testing.T) {
 	for raw, want := range map[string]string{
 		`{"queueOrder": "FairShare"}`: "",
 		`{"queueOrder": "FairShare", "fairShare": {"halfLifeSeconds": 60, "resources": {"example.com/gpu*": 0.5}}}`: "",
-		`{"queueOrder": "Fair"}`: `queueOrder: Unsupported value: "Fair": supported values: "PriorityFIFO", "FairShare"`,
+		`{"queueOrder": "Fair"}`: `queueOrder: Unsupported value: "Fair": supported values: "PriorityFIFO", "FairShare", "ShortestFirst"`,
 		`{"fairShare": {}}`:      "fairShare: Forbidden: only with queueOrder FairShare",
 		`{"queueOrder": "FairShare", "fairShare": {"halfLifeSeconds": 0}}`:                 "fairShare.halfLifeSeconds: Invalid value: 0: must be from 1 to 31536000",
 		`{"queueOrder": "FairShare", "fairShare": {"resources": {"cpu": 1}}}`:              "fairShare.resources[cpu]: Invalid value",

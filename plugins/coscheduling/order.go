@@ -1,6 +1,7 @@
 package coscheduling
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -21,10 +22,16 @@ const (
 	// FairShare lets those of the namespace go first that has the smallest share of the accelerators, and of one
 	// share the oldest.
 	FairShare QueueOrder = "FairShare"
+
+	// ShortestFirst lets those go first that declare the shortest run time, then those that declare none, and of one run
+	// time the oldest.
+	ShortestFirst QueueOrder = "ShortestFirst"
 )
 
+var queueOrders = []QueueOrder{PriorityFIFO, FairShare, ShortestFirst}
+
 // Less orders the queue by priority, then members that their gang lacks, which goes on without them, then, under
-// FairShare, by the share of the namespace, then by age, then by gang, then by rank as a number. A gang is as old as its
+// FairShare, by the share of the namespace and, under ShortestFirst, by the declared run time, then by age, then by gang, then by rank as a number. A gang is as old as its
 // PodGroup, whenever its members came, so that they stand in line together; a pod without a gang, and a native pod
 // group, is as old as its time in the queue, as under the default
 // order.
@@ -40,6 +47,9 @@ func (pl *Coscheduling) Less(a, b fwk.QueuedEntityInfo) bool {
 	}
 	if x.share != y.share {
 		return x.share < y.share
+	}
+	if x.runs != y.runs {
+		return x.runs < y.runs
 	}
 	if c := x.since.Compare(y.since); c != 0 {
 		return c < 0
@@ -81,3 +91,24 @@ func (pl *Coscheduling) place(e fwk.QueuedEntityInfo) place {
 	}
 	return p
 }
+
+// standingOf is how a pod stands that comes into line now.
+func (pl *Coscheduling) standingOf(pod *corev1.Pod, urgent bool) standing {
+	s := standing{urgent: urgent}
+	if !pl.line.shortest {
+		return s
+	}
+	s.runs = noRunTime
+	if key, member := podgroup.Key(pod); !member {
+		s.runs = candidateFor(key, nil, pod).runTime
+	} else if group := pl.group(key); group != nil {
+		s.runs = candidateFor(key, group.Annotations, pod).runTime
+	}
+	if s.runs == 0 {
+		s.runs = noRunTime
+	}
+	return s
+}
+
+// noRunTime stands for a run time that nobody declared.
+const noRunTime = time.Duration(math.MaxInt64)

@@ -30,7 +30,7 @@ func BenchmarkComeIntoLine(b *testing.B) {
 		b.Run(string(order)+"/enter", func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				pl.line.enter(pods[i%len(pods)].Pod)
+				pl.line.enter(pods[i%len(pods)].Pod, standing{})
 			}
 		})
 		b.Run(string(order)+"/less", func(b *testing.B) {

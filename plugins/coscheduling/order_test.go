@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/muster-sched/muster/plugins/stage"
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
@@ -48,9 +49,9 @@ func (q queuedPod) enter(pl *Coscheduling, t interface{ Fatal(...any) }) *framew
 	info := q.info(t)
 	info.Pod.UID = types.UID(fmt.Sprint(q)) // one for each
 	if q.urgent {
-		pl.line.enterUrgently(info.Pod)
+		pl.line.enter(info.Pod, standing{urgent: true})
 	} else {
-		pl.line.enter(info.Pod)
+		pl.line.enter(info.Pod, standing{})
 	}
 	return info
 }
@@ -178,5 +179,61 @@ func BenchmarkLess(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		pl.Less(x, y)
+	}
+}
+
+func TestShortestGoesFirst(t *testing.T) {
+	pl := orderPlugin(t, map[string]int{"long": 10, "short": 20, "twin": 30, "unknown": 5})
+	pl.line = newLine(&handClock{}, &Args{QueueOrder: ShortestFirst})
+	for name, runTime := range map[string]string{"long": "20h", "short": "1h", "twin": "1h"} {
+		obj, _, err := pl.groups.GetByKey("ns/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj.(*v1alpha1.PodGroup).Annotations = map[string]string{podgroup.RunTimeAnnotation: runTime}
+	}
+	want := []string{"important", "lacking", "soon", "short-0", "short-1", "twin-0", "own", "long-0", "early", "unknown-0"}
+	pods := map[string]queuedPod{
+		"important": {priority: 1, rank: -1, queued: 99},
+		"lacking":   {group: "long", rank: 1, urgent: true},
+		"soon":      {rank: -1, queued: 70}, // by its own deadline
+		"short-0":   {group: "short", rank: 0, queued: 50},
+		"short-1":   {group: "short", rank: 1, queued: 40},
+		"twin-0":    {group: "twin", rank: 0},
+		"own":       {rank: -1, queued: 1}, // by its own annotation
+		"long-0":    {group: "long", rank: 0},
+		"early":     {rank: -1, queued: 1}, // declares nothing
+		"unknown-0": {group: "unknown", rank: 0},
+	}
+	var line []*framework.QueuedPodInfo
+	for name, q := range pods {
+		q.name = name
+		info := q.info(t)
+		info.Pod.UID = types.UID(name)
+		switch name {
+		case "soon":
+			info.Pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](60)
+		case "own":
+			info.Pod.Annotations = map[string]string{podgroup.RunTimeAnnotation: "2h"}
+		}
+		pl.line.enter(info.Pod, pl.standingOf(info.Pod, q.urgent))
+		line = append(line, info)
+	}
+	slices.SortFunc(line, func(a, b *framework.QueuedPodInfo) int {
+		if pl.Less(a, b) {
+			return -1
+		}
+		return 1
+	})
+	for i, name := range want {
+		if line[i].Pod.Name != name {
+			t.Errorf("place %d: %s, want %s", i, line[i].Pod.Name, name)
+		}
+	}
+	// What a gang declares later moves nobody who is in line.
+	obj, _, _ := pl.groups.GetByKey("ns/unknown")
+	obj.(*v1alpha1.PodGroup).Annotations = map[string]string{podgroup.RunTimeAnnotation: "1s"}
+	if last := len(line) - 1; pl.Less(line[last], line[0]) || pl.Less(line[last], line[last-1]) {
+		t.Error("a gang moved within the queue, which is a heap")
 	}
 }

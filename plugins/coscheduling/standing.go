@@ -18,6 +18,8 @@ type standing struct {
 	share int
 	// urgent is set for a member that its gang lacks: other members have their places, and they are too few.
 	urgent bool
+	// runs is the run time that it declares under the order ShortestFirst; 0 under any other.
+	runs time.Duration
 }
 
 // line remembers how the pods in the scheduler's queue stood when they came into line. The queue is a heap: while an
@@ -31,6 +33,8 @@ type line struct {
 
 	// usage is nil unless the order is FairShare.
 	usage *usage
+	// shortest is whether the order is ShortestFirst.
+	shortest bool
 
 	mu        sync.RWMutex
 	standings map[types.UID]standing
@@ -53,7 +57,7 @@ var lines = struct {
 }{byFactory: map[informers.SharedInformerFactory]*line{}}
 
 func newLine(clock clock.PassiveClock, args *Args) *line {
-	l := &line{clock: clock, standings: map[types.UID]standing{}}
+	l := &line{clock: clock, standings: map[types.UID]standing{}, shortest: args.QueueOrder == ShortestFirst}
 	if args.QueueOrder == FairShare {
 		l.usage = newUsage(clock, args.FairShare)
 	}
@@ -69,7 +73,7 @@ func lineOf(done <-chan struct{}, factory informers.SharedInformerFactory, clock
 		return l, nil
 	}
 	l := newLine(clock, args)
-	if l.usage != nil {
+	if l.usage != nil || l.shortest {
 		if err := l.watch(factory); err != nil {
 			return nil, err
 		}
@@ -100,7 +104,7 @@ func (l *line) watch(factory informers.SharedInformerFactory) error {
 			}
 		},
 	})
-	if err != nil {
+	if err != nil || l.usage == nil {
 		return err
 	}
 	_, err = factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -119,23 +123,20 @@ func (l *line) podChanged(pod *corev1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
 	}
-	if l.usage.add(pod) {
+	if l.usage == nil || l.usage.add(pod) {
 		l.leave(pod.UID)
 	}
 }
 
 func (l *line) podGone(pod *corev1.Pod) {
-	l.usage.remove(pod)
+	if l.usage != nil {
+		l.usage.remove(pod)
+	}
 	l.leave(pod.UID)
 }
 
-// enter takes the standing of a pod that is about to come into line.
-func (l *line) enter(pod *corev1.Pod) { l.stand(pod, standing{}) }
-
-// enterUrgently is enter for a member that its gang lacks.
-func (l *line) enterUrgently(pod *corev1.Pod) { l.stand(pod, standing{urgent: true}) }
-
-func (l *line) stand(pod *corev1.Pod, s standing) {
+// enter takes the standing of a pod that is about to come into line. The share is found out here.
+func (l *line) enter(pod *corev1.Pod, s standing) {
 	if l.usage != nil {
 		s.share = l.usage.share(pod.Namespace)
 	}
@@ -179,12 +180,13 @@ func (l *line) of(pod types.UID) standing {
 // several groups. It comes into line anew whenever it gets or loses a pod.
 func (l *line) ofGroup(info *framework.QueuedPodGroupInfo) standing {
 	worst := standing{}
-	if l.usage == nil {
+	if l.usage == nil && !l.shortest {
 		return worst
 	}
 	for _, pods := range info.QueuedPodInfos {
 		if len(pods) > 0 {
-			worst.share = max(worst.share, l.of(pods[0].Pod.UID).share)
+			s := l.of(pods[0].Pod.UID)
+			worst.share, worst.runs = max(worst.share, s.share), max(worst.runs, s.runs)
 		}
 	}
 	return worst
