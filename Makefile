@@ -122,9 +122,8 @@ bench-trainer: build ## Measure TRAINJOBS=1000 TrainJobs at once beside Kubeflow
 .PHONY: replay
 replay: ## Replay a month of 2,000 GPUs under Muster and its peers, and draw what came of it (docs/replay.md).
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/kubectl-muster
-	bin/kubectl-muster simulate -o json > bin/replay.json
-	cd hack/replay && $(GO) run . -in ../../bin/replay.json -out ../../docs/replay
-	@echo "Plots are in docs/replay; tables: bin/kubectl-muster simulate"
+	bin/kubectl-muster simulate -o json --report bin/replay.md > bin/replay.json
+	cd hack/replay && $(GO) run . -in ../../bin/replay.json -out ../../docs/replay -tables ../../bin/replay.md -page ../../docs/replay.md
 
 ##@ Check
 

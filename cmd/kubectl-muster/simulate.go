@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type simulateOptions struct {
 	shape            replay.Shape
 	settings         replay.Settings
 	failures         float64
-	output           string
+	output, report   string
 	write            string
 }
 
@@ -65,6 +66,7 @@ func newSimulateCommand() *cobra.Command {
 	f.DurationVar(&o.settings.Rendezvous, "rendezvous-timeout", o.settings.Rendezvous, "how long members wait for the others before their job starts again; 0 for ever")
 	f.DurationVar(&o.settings.Checkpoint, "checkpoint-interval", o.settings.Checkpoint, "how often jobs save their progress; 0 for never")
 	f.StringVarP(&o.output, "output", "o", "table", "table, markdown or json")
+	f.StringVar(&o.report, "report", "", "also write the tables to this file, as Markdown")
 	f.StringVar(&o.write, "write-trace", "", "write the jobs of the trace to this CSV file and simulate nothing")
 	return cmd
 }
@@ -103,6 +105,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	}
 	doc := document{Cluster: o.shape}
 	out := cmd.OutOrStdout()
+	var report bytes.Buffer
 	for _, t := range traces {
 		p := newProgress(cmd.ErrOrStderr(), t.Name, len(policies))
 		results, err := replay.Compare(cmd.Context(), t, policies, o.settings, p.report)
@@ -111,10 +114,18 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 		doc.Results = append(doc.Results, results...)
+		if err := o.print(&report, "markdown", t, results); err != nil {
+			return err
+		}
 		if o.output == "json" {
 			continue
 		}
-		if err := o.print(out, t, results); err != nil {
+		if err := o.print(out, o.output, t, results); err != nil {
+			return err
+		}
+	}
+	if o.report != "" {
+		if err := os.WriteFile(o.report, report.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
@@ -127,15 +138,27 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	return e.Encode(doc)
 }
 
-func (o *simulateOptions) print(out io.Writer, t *replay.Trace, results []replay.Result) error {
-	fmt.Fprintf(out, "%s: %d jobs in %.1f days, %d nodes of %d GPUs, %d node failures, load %.2f\n\n",
-		t.Name, len(t.Jobs), t.Length.Hours()/24, t.Shape.Nodes, t.Shape.GPUsPerNode, len(t.Failures), t.Load())
-	if o.output == "markdown" {
+func (o *simulateOptions) print(out io.Writer, format string, t *replay.Trace, results []replay.Result) error {
+	fmt.Fprintf(out, "%s: %d jobs in %.1f days, %d nodes of %d GPUs, %d node failures; load %.2f (the GPUs that the jobs would use if none waited, while jobs come); "+
+		"mean run time %.2f h (no mean JCT can be shorter)\n\n",
+		t.Name, len(t.Jobs), t.Length.Hours()/24, t.Shape.Nodes, t.Shape.GPUsPerNode, len(t.Failures), t.Load(), results[0].Run/3600)
+	if format == "markdown" {
 		if err := replay.WriteMarkdown(out, results); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintln(out)
-		return err
+		fmt.Fprintln(out, "\nMean delay by the size of jobs:")
+		fmt.Fprintln(out)
+		if err := replay.WriteSizes(out, results); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+		if aims := replay.Aims(results); len(aims) > 0 {
+			if err := replay.WriteAimsTable(out, aims); err != nil {
+				return err
+			}
+			fmt.Fprintln(out)
+		}
+		return nil
 	}
 	if err := replay.WriteTable(out, results); err != nil {
 		return err

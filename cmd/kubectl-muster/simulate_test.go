@@ -89,8 +89,17 @@ func TestSimulate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(page, "| policy | delay mean |") {
-		t.Errorf("no table in\n%s", page)
+	for _, want := range []string{"| policy | delay mean |", "| policy | part of a node |", "against | native | no-gang |"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("there is no %q in\n%s", want, page)
+		}
+	}
+	report := filepath.Join(t.TempDir(), "report.md")
+	if _, err := runCommand(append(args, "--report", report)...); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := os.ReadFile(report); err != nil || string(written) != page {
+		t.Errorf("the report is (%v)\n%s\nwant\n%s", err, written, page)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -50,16 +51,46 @@ var measures = []measure{
 func main() {
 	in := flag.String("in", "", "what simulate -o json wrote")
 	out := flag.String("out", "", "directory of the SVG files")
+	tables := flag.String("tables", "", "what simulate --report wrote")
+	page := flag.String("page", "", "the page that the tables go into, between its two marks")
 	flag.Parse()
 	file, err := os.Open(*in)
 	if err == nil {
 		err = drawAll(file, *out)
 		file.Close()
 	}
+	if err == nil && *page != "" {
+		err = fillIn(*page, *tables)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
+}
+
+// The marks between which a page has the tables.
+const (
+	fromMark = "<!-- tables: make replay -->\n"
+	toMark   = "<!-- end of tables -->\n"
+)
+
+// fillIn puts the tables between the marks of a page.
+func fillIn(page, tables string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	made, err := os.ReadFile(tables)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), fromMark)
+	_, after, closed := strings.Cut(rest, toMark)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no marks for tables", page)
+	}
+	filled := before + fromMark + strings.TrimRight(string(made), "\n") + "\n" + toMark + after
+	return os.WriteFile(page, []byte(filled), 0o644)
 }
 
 // drawAll draws every measure of every trace that is read.

@@ -30,3 +30,25 @@ func TestDrawAll(t *testing.T) {
 		t.Error("half a file was read")
 	}
 }
+
+func TestFillIn(t *testing.T) {
+	dir := t.TempDir()
+	page, tables := filepath.Join(dir, "page.md"), filepath.Join(dir, "tables.md")
+	write := func(name, text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(page, "a\n"+fromMark+"old\n"+toMark+"b\n")
+	write(tables, "new\n\n")
+	if err := fillIn(page, tables); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(page); err != nil || string(got) != "a\n"+fromMark+"new\n"+toMark+"b\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	write(page, fromMark)
+	if err := fillIn(page, tables); err == nil {
+		t.Error("a page without an end was filled")
+	}
+}

@@ -34,7 +34,15 @@ const (
 	// reverts is the gang scheduling of Kubernetes 1.37: they give their places back in the same cycle, and the group is
 	// tried again when its backoff is over, whatever happens meanwhile.
 	reverts
+	// byAge, bySize and byRunTime give their places back too, and are tried again whenever something changes: the oldest
+	// first, the smallest, or those that declare the shortest run time. They show what the order alone does.
+	byAge
+	bySize
+	byRunTime
 )
+
+// whole is whether a gang gets all of its places or none.
+func (s style) whole() bool { return s >= reverts }
 
 // The backoff of a native group: it doubles, up to the root of the number of pods times the longest of a pod.
 const (
@@ -184,10 +192,20 @@ func (p *parking) schedule() {
 // first, as they stood before the others.
 func (p *parking) inLine(a, b *parked) int {
 	jobs := p.run.trace.Jobs
-	if c := cmp.Or(cmp.Compare(jobs[b.job].Priority, jobs[a.job].Priority), cmp.Compare(a.since, b.since)); c != 0 || p.style != reverts {
+	if c := cmp.Compare(jobs[b.job].Priority, jobs[a.job].Priority); c != 0 {
 		return c
 	}
-	return cmp.Or(cmp.Compare(a.pass, b.pass), cmp.Compare(a.order, b.order))
+	switch p.style {
+	case bySize:
+		return cmp.Or(cmp.Compare(jobs[a.job].Size(), jobs[b.job].Size()), cmp.Compare(a.job, b.job))
+	case byRunTime:
+		return cmp.Or(cmp.Compare(jobs[a.job].Limit, jobs[b.job].Limit), cmp.Compare(a.job, b.job))
+	case byAge:
+		return cmp.Compare(a.job, b.job)
+	case reverts:
+		return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.pass, b.pass), cmp.Compare(a.order, b.order))
+	}
+	return cmp.Compare(a.since, b.since)
 }
 
 // try schedules the members of a gang that have no place yet. It reports whether all have one.
@@ -207,9 +225,11 @@ func (p *parking) try(g *parked) bool {
 		g.reserved++
 		parkedNow = append(parkedNow, m)
 	}
-	if p.style == reverts && g.reserved < len(g.places) {
+	if p.style.whole() && g.reserved < len(g.places) {
 		p.reject(g, parkedNow)
-		p.backOff(g)
+		if p.style == reverts {
+			p.backOff(g)
+		}
 		return false
 	}
 	if missing := len(g.places) - g.reserved; p.style == parks && missing > 0 && float64(missing) > rejectAbove*float64(len(g.places)) {

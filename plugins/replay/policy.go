@@ -31,6 +31,7 @@ func Policies() []Policy {
 	return []Policy{
 		muster("muster", "Muster as shipped", ""),
 		muster("muster-reservation", "Muster with a reservation for who waits longer than 30 minutes, and backfill", "reservation: {afterSeconds: 1800}"),
+		muster("muster-shortest", "Muster with the shortest declared run time first, and a reservation as above", "reservation: {afterSeconds: 1800}\nqueueOrder: ShortestFirst"),
 		oneByOne("native", "a model of Kubernetes' own gang scheduling, default scoring", reverts, false),
 		oneByOne("native-packed", "the same, scoring full nodes higher (MostAllocated by GPUs)", reverts, true),
 		oneByOne("coscheduling", "a model of scheduler-plugins' Coscheduling, default scoring", parks, false),
@@ -40,13 +41,17 @@ func Policies() []Policy {
 	}
 }
 
-// Checks are the real schedulers behind the models of peers. Under load they take too long for a month.
+// Checks are the real schedulers behind the models of peers, which under load take too long for a month, and models that
+// show what the order of the queue does.
 func Checks() []Policy {
 	return []Policy{
 		native("native-real", "the real kube-scheduler with GangScheduling, default scoring", nil),
 		native("native-packed-real", "the same, scoring full nodes higher", mostAllocated()),
 		noGang("no-gang-real", "the real kube-scheduler, default scoring", nil),
 		noGang("no-gang-packed-real", "the same, scoring full nodes higher", mostAllocated()),
+		oneByOne("oldest-first", "a model: gangs whole, packed, tried whenever something changes, the oldest first", byAge, true),
+		oneByOne("smallest-first", "the same, those with the fewest GPUs first", bySize, true),
+		oneByOne("shortest-first", "the same, the shortest declared run time first", byRunTime, true),
 	}
 }
 

@@ -206,3 +206,33 @@ func TestModelsAreLikeTheRealOnes(t *testing.T) {
 		}
 	}
 }
+
+// Three jobs wait for the whole cluster: only the order of the queue decides who goes first.
+func TestOrders(t *testing.T) {
+	trace := &Trace{Name: "t", Shape: small, Length: 4 * time.Hour, Jobs: []Job{
+		job("runs", 0, 4, 8, 10*minute),
+		job("old", 1*minute, 4, 8, 20*minute),
+		job("little", 2*minute, 3, 8, 30*minute),
+		job("short", 3*minute, 4, 8, 5*minute),
+	}}
+	for i := range trace.Jobs {
+		trace.Jobs[i].Limit = trace.Jobs[i].Duration
+	}
+	for policy, want := range map[string]float64{
+		// The end of each, in minutes, one after the other: old, little, short; little, old, short; short, old, little.
+		"oldest-first":   10 + 30 - 1 + 60 - 2 + 65 - 3,
+		"smallest-first": 10 + 40 - 2 + 60 - 1 + 65 - 3,
+		"shortest-first": 10 + 15 - 3 + 35 - 1 + 65 - 2,
+	} {
+		got := mustRun(t, trace, policy, DefaultSettings)
+		near(t, policy, got.Completion.Mean*4, 60*want, 60)
+	}
+	// The real one, with the same orders.
+	for policy, want := range map[string]float64{
+		"muster":          10 + 30 - 1 + 60 - 2 + 65 - 3,
+		"muster-shortest": 10 + 15 - 3 + 35 - 1 + 65 - 2,
+	} {
+		got := mustRun(t, trace, policy, DefaultSettings)
+		near(t, policy, got.Completion.Mean*4, 60*want, 60)
+	}
+}

@@ -54,55 +54,45 @@ func WriteTable(to io.Writer, results []Result) error {
 
 // WriteMarkdown writes the same as a table in Markdown.
 func WriteMarkdown(to io.Writer, results []Result) error {
-	var b strings.Builder
-	line := func(cells []string) { fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | ")) }
-	line(heads)
-	line(strings.Split("---"+strings.Repeat(" ---:", len(heads)-1), " "))
+	rows := [][]string{heads}
 	for i := range results {
-		line(results[i].cells())
+		rows = append(rows, results[i].cells())
+	}
+	return writeRows(to, rows)
+}
+
+// sizeHeads name the classes of sizes.
+var sizeHeads = []string{"policy", "part of a node", "one node", "up to 8 nodes", "more"}
+
+// WriteSizes writes, as a table in Markdown, how long jobs of each size wait on average.
+func WriteSizes(to io.Writer, results []Result) error {
+	rows := [][]string{sizeHeads}
+	for i := range results {
+		row := []string{results[i].Policy}
+		for _, s := range results[i].Sizes {
+			row = append(row, span(s.Delay))
+		}
+		rows = append(rows, row)
+	}
+	if len(results) > 0 {
+		row := []string{"jobs"}
+		for _, s := range results[0].Sizes {
+			row = append(row, fmt.Sprint(s.Jobs))
+		}
+		rows = append(rows, row)
+	}
+	return writeRows(to, rows)
+}
+
+// writeRows writes rows of as many cells as a table in Markdown. The first has the heads.
+func writeRows(to io.Writer, rows [][]string) error {
+	var b strings.Builder
+	for i, cells := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			fmt.Fprintf(&b, "|---%s|\n", strings.Repeat("|---:", len(cells)-1))
+		}
 	}
 	_, err := io.WriteString(to, b.String())
 	return err
-}
-
-// Aim is a comparison of one of Muster's policies with a peer's.
-type Aim struct {
-	Trace  string `json:"trace"`
-	Policy string `json:"policy"`
-	Peer   string `json:"peer"`
-	// What is compared, with Muster's value, the peer's, and whether Muster's is smaller, or as good as it can be.
-	What   string  `json:"what"`
-	Muster float64 `json:"muster"`
-	Other  float64 `json:"other"`
-	Met    bool    `json:"met"`
-}
-
-// Aims compare every policy of Muster with every peer: a shorter mean completion time, and fewer GPU-seconds held
-// idle.
-func Aims(results []Result) []Aim {
-	var aims []Aim
-	for _, m := range results {
-		for _, p := range results {
-			if m.Peer || !p.Peer || m.Trace != p.Trace {
-				continue
-			}
-			aims = append(aims,
-				Aim{m.Trace, m.Policy, p.Policy, "mean job completion time", m.Completion.Mean, p.Completion.Mean, m.Completion.Mean < p.Completion.Mean},
-				Aim{m.Trace, m.Policy, p.Policy, "GPU-seconds held idle", m.IdleHeld, p.IdleHeld, m.IdleHeld < p.IdleHeld || m.IdleHeld == 0 && p.IdleHeld == 0})
-		}
-	}
-	return aims
-}
-
-// WriteAims writes one line for each comparison.
-func WriteAims(to io.Writer, aims []Aim) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	for _, a := range aims {
-		verdict := "met"
-		if !a.Met {
-			verdict = "NOT met"
-		}
-		fmt.Fprintf(w, "%s\t%s: %s\t%.0f\tagainst %s\t%.0f\tratio %.3f\n", verdict, a.Policy, a.What, a.Muster, a.Peer, a.Other, ratio(a.Muster, a.Other))
-	}
-	return w.Flush()
 }
