@@ -18,6 +18,9 @@ import (
 type asked struct {
 	fw      framework.Framework
 	ignored map[corev1.ResourceName]bool
+	// devices says for which a device class stood when that was asked first since the model was synced: classes come and
+	// go, but hardly while the pods of all nodes are counted.
+	devices map[corev1.ResourceName]bool
 }
 
 // Use makes the model count resources as a profile's plugins do.
@@ -28,8 +31,8 @@ func (a *asked) left(name corev1.ResourceName) bool {
 	if a.fw == nil || !schedutil.IsDRAExtendedResourceName(name) {
 		return false
 	}
-	if backedByDevices(a.fw, name) {
-		return true // device classes come and go
+	if a.devicesFor(name) {
+		return true
 	}
 	ignored, known := a.ignored[name]
 	if !known {
@@ -40,6 +43,18 @@ func (a *asked) left(name corev1.ResourceName) bool {
 		a.ignored[name] = ignored
 	}
 	return ignored
+}
+
+func (a *asked) devicesFor(name corev1.ResourceName) bool {
+	backed, known := a.devices[name]
+	if !known {
+		if a.devices == nil {
+			a.devices = map[corev1.ResourceName]bool{}
+		}
+		backed = backedByDevices(a.fw, name)
+		a.devices[name] = backed
+	}
+	return backed
 }
 
 // fits reports whether NodeResourcesFit takes a pod with a resource on a node without. It does not if
@@ -67,7 +82,7 @@ func (a *asked) backed(info fwk.PodInfo) bool {
 		return false
 	}
 	for name, value := range info.CalculateResource().Resource.GetScalarResources() {
-		if value > 0 && backedByDevices(a.fw, name) {
+		if value > 0 && a.devicesFor(name) {
 			return true
 		}
 	}

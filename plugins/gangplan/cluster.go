@@ -44,6 +44,7 @@ func NewCluster(levels []string) *Cluster {
 
 // Sync brings the model up to the snapshot's nodes.
 func (c *Cluster) Sync(infos []fwk.NodeInfo) {
+	clear(c.asked.devices)
 	anew := c.needsRebuild(infos)
 	c.ledger.begin(anew, infos)
 	if anew {

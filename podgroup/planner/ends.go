@@ -30,9 +30,14 @@ func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []oc
 	if !v.fewCouldHelp() {
 		return nil
 	}
+	return v.search(tenants)
+}
+
+func (v *eviction) search(tenants Tenants) []Tenant {
 	if !v.couldHelp() {
 		return nil
 	}
+	c, d, occupants := v.c, v.d, v.occupants
 	fits := false
 	for len(v.chosen) < maxEnds && !fits {
 		next := v.next()
@@ -40,7 +45,7 @@ func (c *Cluster) ends(d, asked *Demand, l *learned, best Domain, occupants []oc
 			break
 		}
 		v.take(next)
-		fits = v.enough() && c.fits(d, l)
+		fits = v.enough() && c.fits(d, v.l)
 	}
 	for i := range v.chosen {
 		c.stay(&occupants[v.chosen[i]])
@@ -96,7 +101,7 @@ func (v *eviction) fewCouldHelp() bool {
 				}
 			}
 			at := 0
-			for ; at < maxEnds && most[at] < gain; at++ {
+			for ; at < len(most) && most[at] < gain; at++ {
 				if at > 0 {
 					most[at-1] = most[at]
 				}

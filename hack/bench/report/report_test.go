@@ -186,6 +186,18 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
+// What is known to remain of an aim is told where it is missed, and only there.
+func TestWhatRemainsOfAMissedAim(t *testing.T) {
+	for _, slower := range []float64{1, 2} {
+		none, many := figures("gpu-waiting-0", workload.Ours, 100, 1), figures("gpu-waiting-2000", workload.Ours, 100, 1)
+		none.values[median.unit], many.values[median.unit] = 1, slower
+		told := strings.Contains(markdown(machine{}, []summary{none, many}, nil), "gpu-waiting-2000: What remains")
+		if told != (slower == 2) {
+			t.Errorf("beside waiting gangs it takes %g times as long; that what remains is told: %v", slower, told)
+		}
+	}
+}
+
 // Of a profile, frames around a single function are left out, and so is what is not the scheduler's.
 func TestTopFunctions(t *testing.T) {
 	const scheduler, muster = "k8s.io/kubernetes/pkg/scheduler.", "github.com/muster-sched/muster/plugins/coscheduling."

@@ -137,9 +137,10 @@ func gpus() []Case {
 	// The shares of sizes follow the Philly trace (Jeon et al., ATC 2019): most jobs are small, few are large.
 	philly.Gangs = []Gangs{{400, 1, 1, 0}, {200, 2, 1, 0}, {100, 4, 2, 0}, {60, 8, 2, 0}, {20, 16, 4, 0}, {8, 32, 4, 0}, {4, 64, 4, 0}}
 
-	refused.Name, refused.About = "gpu-refused", "gangs of 512 whole nodes, of which 400 are free"
+	refused.Name, refused.About = "gpu-refused", "gangs of 512 whole nodes, of which 400 are free, after one of them that is not measured: for it the scheduler looks at all nodes for the first time"
 	refused.Small = []string{Ours}
 	refused.Empty, refused.Refused = 400, true
+	refused.Waiting = Gangs{1, 512, 8, 0}
 	refused.Gangs = []Gangs{{4, 512, 8, 0}}
 
 	preempt.Name, preempt.About = "gpu-preempt", "a gang of 100 whole nodes that must evict 1,000 pods"
