@@ -5,7 +5,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 
 	"github.com/muster-sched/muster/podgroup"
 )
@@ -45,6 +47,9 @@ func (pl *Coscheduling) setAside(logger klog.Logger) {
 
 // tell notes that a member's turn ends with the verdict on its gang, if it is that.
 func (pl *Coscheduling) tell(key types.NamespacedName, pod *corev1.Pod) {
+	if !utilfeature.DefaultFeatureGate.Enabled(features.SchedulerPopFromBackoffQ) {
+		return // a member that was called during its turn waits for the end of its backoff before PreEnqueue is asked
+	}
 	if pl.gangs.toldAside(key, pod.UID, pl.clock.Now()) {
 		pl.told = append(pl.told, pod)
 	}

@@ -9,8 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	schedqueue "k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -139,6 +142,17 @@ func TestWaitingMembersAreAskedOnlyWhatCouldHelp(t *testing.T) {
 	a.ends(wholeNode(1))
 	if got := a.inQueue(); !slices.Equal(got, []string{"m-0"}) {
 		t.Errorf("%v in line for all of the room, want the representative", got)
+	}
+}
+
+// Where the queue does not ask PreEnqueue before the backoff nobody is kept out of line: it may have been called meanwhile.
+func TestNobodyIsSetAsideWithoutPopFromBackoffQ(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.SchedulerPopFromBackoffQ, false)
+	a := newRefused(t, nil)
+	for _, name := range []string{"m-0", "m-1"} {
+		if info, ok := a.queue.GetPod(name, "ns", nil); !ok || info.Gated() {
+			t.Errorf("%s is kept out of line", name)
+		}
 	}
 }
 
