@@ -491,3 +491,25 @@ func TestPreemptorAwaitsItsOwnPods(t *testing.T) {
 		t.Errorf("%v evicted", r.deleted)
 	}
 }
+
+// A PodGroup that was deleted and made again between two looks is another one, and knows nothing of what was said before.
+func TestPodGroupMadeAgainBetweenTwoLooks(t *testing.T) {
+	r := newRaid(t, 2, 2, nil)
+	r.mustWait()
+	old := r.Coscheduling.group(testKey)
+	again := old.DeepCopy()
+	again.UID = "again"
+	if err := r.groups.Update(again); err != nil {
+		t.Fatal(err)
+	}
+	r.inLine()
+	r.groupChanged(r.logger, old, again)
+	if r.gangs.preemptingOf(testKey) != nil || len(r.nominated()) > 0 {
+		t.Error("room is kept for the one that is gone")
+	}
+	if says := r.report.wanted[testKey]; len(says) > 0 {
+		t.Errorf("the new one says %v", says)
+	}
+	r.mustBeInLine("ns/m-0", "ns/m-1")
+	r.mustWait()
+}

@@ -234,6 +234,12 @@ func (pl *Coscheduling) left(logger klog.Logger, key types.NamespacedName, pod *
 }
 
 func (pl *Coscheduling) groupChanged(logger klog.Logger, old, group *v1alpha1.PodGroup) {
+	if old != nil && old.UID != group.UID {
+		// Deleted and made again under its name between two looks.
+		pl.groupDeleted(logger, old)
+		pl.gangs.becameComplete(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}, func() bool { return false })
+		old = nil
+	}
 	if old != nil && apiequality.Semantic.DeepEqual(old.Spec, group.Spec) && podgroup.SameTopology(old.Annotations, group.Annotations) &&
 		podgroup.SameSettings(old.Annotations, group.Annotations) {
 		return // a status, often our own
@@ -256,7 +262,9 @@ func (pl *Coscheduling) groupDeleted(logger klog.Logger, group *v1alpha1.PodGrou
 	pl.groupWithdrawn(logger, key, nil)
 	pl.reviewRepair(logger, key)
 	pl.settle(logger, key)
-	pl.endProvisioning(logger, key, nil, ReasonIncomplete, fmt.Sprintf("PodGroup %q was deleted", key.Name))
+	why := fmt.Sprintf("PodGroup %q was deleted", key.Name)
+	pl.endProvisioning(logger, key, nil, ReasonIncomplete, why)
+	pl.needsNoRoom(logger, key, ReasonIncomplete, why)
 	pl.report.forget(key)
 }
 
