@@ -186,6 +186,7 @@ func (pl *Coscheduling) waitsNoMore(logger klog.Logger, key types.NamespacedName
 		pl.letGo(logger, key, r)
 	}
 	pl.withdrawPreempting(logger, key, uid, fmt.Sprintf("member %q no longer waits for its place", name))
+	pl.activatePods(logger, pl.gangs.takeEarly(key)...) // it may be the one that they were to wait for
 	refused := pl.gangs.refusalOf(key)
 	if refused == nil || !refused.passedOn(uid) {
 		return

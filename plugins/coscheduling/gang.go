@@ -144,6 +144,16 @@ func (g *gangs) cameEarly(key types.NamespacedName, pod *corev1.Pod) {
 	x.early = append(x.early, pod)
 }
 
+// takeEarly returns the members that came too early for a verdict, and forgets them.
+func (g *gangs) takeEarly(key types.NamespacedName) (early []*corev1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if x, ok := g.byKey[key]; ok {
+		early, x.early = x.early, nil
+	}
+	return early
+}
+
 // reserve takes a member's seat. It reports false if the member has no seat on that node, because
 // its gang was let go in the meantime.
 func (g *gangs) reserve(key types.NamespacedName, uid types.UID, node string) bool {

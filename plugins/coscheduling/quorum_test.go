@@ -181,3 +181,19 @@ func TestCommitPlannedAnewBeforeTheSnapshotShowsAMember(t *testing.T) {
 		t.Errorf("%d seats, %q, %v", len(seats), why, err)
 	}
 }
+
+// A member that the scheduler is yet to see may go instead: who was told to wait for it is to be tried again.
+func TestMemberThatIsNeverSeenGoes(t *testing.T) {
+	p := newPlay(t, stage.Nodes(2, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(2)
+	if err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetStore().Delete(pods[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, why := p.turn(pods[1]); !strings.Contains(why, "yet to be seen") {
+		t.Fatal(why)
+	}
+	p.inLine()
+	p.podDeleted(p.logger, pods[0])
+	p.mustBeInLine("ns/m-1")
+}
