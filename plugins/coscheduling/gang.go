@@ -107,6 +107,7 @@ func (g *gangs) verdictFor(key types.NamespacedName, uid types.UID) verdict {
 		if s, ok := x.commit.seats[uid]; ok {
 			return verdict{node: s.Node}
 		}
+		x.unbound.Delete(uid) // its turn came: it is to be put in line with the others that come after this commit
 		return verdict{busy: true}
 	case x.refusal != nil && x.refusal.forMember(uid):
 		return verdict{refused: x.refusal}

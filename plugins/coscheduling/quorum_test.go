@@ -197,3 +197,28 @@ func TestMemberThatIsNeverSeenGoes(t *testing.T) {
 	p.podDeleted(p.logger, pods[0])
 	p.mustBeInLine("ns/m-1")
 }
+
+// A member that could not be bound, and whose own turn comes while others take their places, is tried again after them.
+func TestMemberThatCouldNotBeBoundHasItsTurnDuringACommit(t *testing.T) {
+	p := newPlay(t, stage.Nodes(4, 8)...)
+	p.group(2)
+	pods := p.wholeNodeMembers(3)
+	for i, pod := range pods {
+		if binds := p.follow(pod); binds != (i == 2) {
+			t.Fatalf("%s binds: %v", pod.Name, binds)
+		}
+	}
+	for _, pod := range pods {
+		p.unreserve(pod) // its binding failed
+	}
+	for _, i := range []int{0, 2} {
+		p.gangs.pausesNoMore(testKey, pods[i].UID)
+	}
+	p.follow(pods[0])
+	if _, why := p.turn(pods[1]); !strings.Contains(why, "comes after it") {
+		t.Fatal(why)
+	}
+	p.inLine()
+	p.follow(pods[2])
+	p.mustBeInLine("ns/m-1")
+}
