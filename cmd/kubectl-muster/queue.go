@@ -19,8 +19,8 @@ func newQueueCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queue",
 		Short: "List the gangs that wait, who goes first on top",
-		Long: "List the gangs that wait, by priority and age. Under another queue order it differs; under FairShare the message of a gang " +
-			"(-o wide)\nsays who stands before it. To stand first is not to block: who does not fit is passed.",
+		Long: "List the gangs that wait, by priority and age. Under the queue orders FairShare and ShortestFirst the scheduler's order is another;\n" +
+			"the message of a gang (-o wide) says which namespaces stand before it. To stand first is not to block: who does not fit is passed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != "" && output != "wide" {
