@@ -127,14 +127,14 @@ func (i *inspector) postponed() func() {
 	}
 }
 
-// ends reports whether the API has a pod that is being deleted.
+// ends reports whether a pod is being deleted, or was: one that had no node yet is gone at once.
 func (i *inspector) ends(uid types.UID) bool {
 	for _, pod := range i.c.api.pods {
 		if pod.UID == uid {
 			return pod.DeletionTimestamp != nil
 		}
 	}
-	return false
+	return true
 }
 
 // victims are the pods of one gang that were asked to go, or a pod without a gang.
