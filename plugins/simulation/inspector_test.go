@@ -120,6 +120,7 @@ func (i *inspector) see(e Event) {
 		i.count("the scheduler killed or started")
 		i.evicted.Clear()
 		i.started = e.At
+		clear(i.since)
 		clear(i.onWay)
 		i.unanswered.Clear()
 	}
