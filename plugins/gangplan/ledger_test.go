@@ -78,6 +78,22 @@ func TestLedgerOfPodsThatTookWhatWasClaimed(t *testing.T) {
 	}
 }
 
+// A gang that was refused beside a claim is not thought to have had the room of the claim before: what another pod gives
+// back there, once the claim is used, is room that it had not.
+func TestLedgerOfRoomBesideAClaim(t *testing.T) {
+	s := newScene(t, nil, []*corev1.Pod{on0(50, 2), on0(51, 2)}, stage.Nodes(1, 8)...)
+	claim, err := ClaimOf(on0(60, 2), "n0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := s.cluster.Hold([]Claim{claim})
+	w := s.refusedWatch(t, 1, 4)
+	release()
+	if !w.PodHelps(gone(t, 50, 2)) {
+		t.Error("two of eight are used and two claimed, and the gang of four is not to be planned")
+	}
+}
+
 // The scheduler's queue replays events to a gang that was being planned when they came.
 func TestLedgerCountsAnEventOnce(t *testing.T) {
 	s := newScene(t, nil, []*corev1.Pod{on0(50, 8), on0(51, 4)}, stage.Nodes(1, 16)...)

@@ -105,12 +105,13 @@ func (l *LastFreed) By(old, now *corev1.Pod) (*Freed, error) {
 	return l.freed, nil
 }
 
-// PodHelps reports whether what a pod gave back could help. One that the model never showed may have taken what was
-// claimed, and that did count.
+// PodHelps reports whether what a pod gave back could help. Where claims were held the ledger, which does not have them, does
+// not tell how much room the gang saw: all counts there that is given back, also by a pod that the model never showed, which
+// may have taken what was claimed.
 func (w *Watch) PodHelps(f *Freed) bool {
 	change := w.ledger.after(f)
-	if change.Freed == nil && w.claimed.Has(f.node) {
-		change.Freed = f.amounts
+	if w.claimed.Has(f.node) {
+		change.Free, change.Freed = nil, f.amounts
 	}
 	return w.could(change)
 }
