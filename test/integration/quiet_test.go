@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"regexp"
@@ -46,7 +47,14 @@ func (r *requests) RoundTrip(request *http.Request) (*http.Response, error) {
 	path, query := request.URL.Path, request.URL.Query()
 	switch {
 	case request.Method != http.MethodGet:
-		r.writes = append(r.writes, request.Method+" "+path)
+		what := ""
+		if body := request.GetBody; body != nil {
+			if content, err := body(); err == nil {
+				text, _ := io.ReadAll(content)
+				what = fmt.Sprintf(" %.1000q", text)
+			}
+		}
+		r.writes = append(r.writes, request.Method+" "+path+what)
 	case query.Get("watch") != "":
 		if selector := query.Get("labelSelector"); selector != "" {
 			path += "?" + selector
