@@ -21,6 +21,16 @@ func Key(pod *corev1.Pod) (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, true
 }
 
+// NativeKey returns the namespace and name of the PodGroup of scheduling.k8s.io that the pod's spec.schedulingGroup names.
+// It returns false for a pod that is in none. The PodGroup need not exist.
+func NativeKey(pod *corev1.Pod) (types.NamespacedName, bool) {
+	group := pod.Spec.SchedulingGroup
+	if group == nil || group.PodGroupName == nil {
+		return types.NamespacedName{}, false
+	}
+	return types.NamespacedName{Namespace: pod.Namespace, Name: *group.PodGroupName}, true
+}
+
 // Identity tells the places of a gang apart. A Job that retries a completion index makes a new pod for the
 // same place, so pods with equal identities count once.
 type Identity struct {

@@ -10,6 +10,25 @@ import (
 	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 )
 
+func TestNativeKey(t *testing.T) {
+	name := "gang"
+	for _, test := range []struct {
+		group *corev1.PodSchedulingGroup
+		want  types.NamespacedName
+		ok    bool
+	}{
+		{nil, types.NamespacedName{}, false},
+		{&corev1.PodSchedulingGroup{}, types.NamespacedName{}, false},
+		{&corev1.PodSchedulingGroup{PodGroupName: &name}, types.NamespacedName{Namespace: "ns2", Name: "gang"}, true},
+	} {
+		pod := newPod("a", inNamespace("ns2"))
+		pod.Spec.SchedulingGroup = test.group
+		if got, ok := NativeKey(pod); got != test.want || ok != test.ok {
+			t.Errorf("NativeKey is %v, %v; want %v, %v", got, ok, test.want, test.ok)
+		}
+	}
+}
+
 func TestKey(t *testing.T) {
 	for _, test := range []struct {
 		name string

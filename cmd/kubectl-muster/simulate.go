@@ -114,8 +114,10 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 		doc.Results = append(doc.Results, results...)
-		if err := o.print(&report, "markdown", t, results); err != nil {
-			return err
+		if o.report != "" {
+			if err := o.print(&report, "markdown", t, results); err != nil {
+				return err
+			}
 		}
 		if o.output == "json" {
 			continue

@@ -96,6 +96,6 @@ func (pl *GPUTopology) memberHelps(_ klog.Logger, _ *corev1.Pod, oldObj, newObj 
 }
 
 func memberOf(pod *corev1.Pod, group *schedulingv1beta1.PodGroup) bool {
-	g := pod.Spec.SchedulingGroup
-	return g != nil && g.PodGroupName != nil && pod.Namespace == group.Namespace && *g.PodGroupName == group.Name
+	key, ok := podgroup.NativeKey(pod)
+	return ok && key.Namespace == group.Namespace && key.Name == group.Name
 }

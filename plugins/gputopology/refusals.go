@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/muster-sched/muster/plugins/gangplan"
+	"github.com/muster-sched/muster/podgroup"
 	"github.com/muster-sched/muster/podgroup/planner"
 )
 
@@ -56,11 +57,11 @@ func nameOf(group fwk.PodGroupInfo) types.NamespacedName {
 
 // of returns why the group of a pod was refused, nil if that is not known.
 func (r *refusals) of(pod *corev1.Pod) *refusal {
-	g := pod.Spec.SchedulingGroup
-	if g == nil || g.PodGroupName == nil {
+	key, ok := podgroup.NativeKey(pod)
+	if !ok {
 		return nil
 	}
-	got, ok := r.groups.Get(types.NamespacedName{Namespace: pod.Namespace, Name: *g.PodGroupName})
+	got, ok := r.groups.Get(key)
 	if !ok {
 		return nil
 	}

@@ -117,8 +117,8 @@ func groupOf(pod *corev1.Pod) (group, bool) {
 	if key, ok := podgroup.Key(pod); ok {
 		return group{key, false}, true
 	}
-	if g := pod.Spec.SchedulingGroup; g != nil && g.PodGroupName != nil {
-		return group{types.NamespacedName{Namespace: pod.Namespace, Name: *g.PodGroupName}, true}, true
+	if key, ok := podgroup.NativeKey(pod); ok {
+		return group{key, true}, true
 	}
 	return group{}, false
 }

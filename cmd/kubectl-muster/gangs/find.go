@@ -74,8 +74,8 @@ func ofPod(ctx context.Context, reader client.Reader, key types.NamespacedName) 
 	if err := reader.Get(ctx, key, pod); err != nil {
 		return nil, err
 	}
-	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
-		return Get(ctx, reader, types.NamespacedName{Namespace: key.Namespace, Name: *group.PodGroupName}, true)
+	if native, ok := podgroup.NativeKey(pod); ok {
+		return Get(ctx, reader, native, true)
 	}
 	group, ok := podgroup.Key(pod)
 	if !ok {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	upstream "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -38,6 +39,9 @@ type Gang struct {
 
 	// Members are the pods that exist, by rank.
 	Members []podgroup.Member
+
+	// owner is the group's controller, "" if it has none.
+	owner types.UID
 
 	// untold is the PodScheduled condition of the first member that waits. It has the words where the group has no
 	// conditions to hold them.
@@ -73,19 +77,45 @@ func Get(ctx context.Context, reader client.Reader, key types.NamespacedName, na
 func of(group *v1alpha1.PodGroup) *Gang {
 	return &Gang{
 		Key: client.ObjectKeyFromObject(group), Created: group.CreationTimestamp.Time, MinMember: int(group.Spec.MinMember),
-		Phase: group.Status.Phase, Conditions: group.Status.Conditions,
+		Phase: group.Status.Phase, Conditions: group.Status.Conditions, owner: ownerOf(group),
 	}
 }
 
 func ofNative(group *schedulingv1beta1.PodGroup) *Gang {
 	g := &Gang{
 		Native: true, Key: client.ObjectKeyFromObject(group), Created: group.CreationTimestamp.Time,
-		Priority: ptr.Deref(group.Spec.Priority, 0), Conditions: group.Status.Conditions, MinMember: 1,
+		Priority: ptr.Deref(group.Spec.Priority, 0), Conditions: group.Status.Conditions, MinMember: 1, owner: ownerOf(group),
 	}
 	if gang := group.Spec.SchedulingPolicy.Gang; gang != nil {
 		g.MinMember = int(gang.MinCount)
 	}
 	return g
+}
+
+func ownerOf(group metav1.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(group); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// list reads the groups of a namespace, or of all if it is empty, of those kinds that the API server knows. They are without
+// their members.
+func list(ctx context.Context, reader client.Reader, namespace string) ([]*Gang, error) {
+	groups, natives := &v1alpha1.PodGroupList{}, &schedulingv1beta1.PodGroupList{}
+	for _, list := range []client.ObjectList{groups, natives} {
+		if err := reader.List(ctx, list, client.InNamespace(namespace)); err != nil && !absent(err) {
+			return nil, err
+		}
+	}
+	var gangs []*Gang
+	for i := range groups.Items {
+		gangs = append(gangs, of(&groups.Items[i]))
+	}
+	for i := range natives.Items {
+		gangs = append(gangs, ofNative(&natives.Items[i]))
+	}
+	return gangs, nil
 }
 
 func (g *Gang) readMembers(ctx context.Context, reader client.Reader) error {
@@ -109,12 +139,11 @@ func (g *Gang) readMembers(ctx context.Context, reader client.Reader) error {
 
 // has reports whether the pod says that it is a member.
 func (g *Gang) has(pod *corev1.Pod) bool {
-	if !g.Native {
-		key, ok := podgroup.Key(pod)
-		return ok && key == g.Key
+	key, ok := podgroup.Key(pod)
+	if g.Native {
+		key, ok = podgroup.NativeKey(pod)
 	}
-	group := pod.Spec.SchedulingGroup
-	return pod.Namespace == g.Key.Namespace && group != nil && ptr.Deref(group.PodGroupName, "") == g.Key.Name
+	return ok && key == g.Key
 }
 
 // take makes the pods the members of the gang.
@@ -124,21 +153,14 @@ func (g *Gang) take(pods []*corev1.Pod) {
 		m := podgroup.MemberOf(pod)
 		g.Members = append(g.Members, m)
 		if g.untold == nil && m.State == podgroup.Waiting {
-			g.untold = unscheduled(pod)
+			if _, c := podutil.GetPodCondition(&pod.Status, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+				g.untold = c
+			}
 		}
 	}
 	if !g.Native && len(g.Members) > 0 {
 		g.Priority = g.Members[0].Priority
 	}
-}
-
-func unscheduled(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c
-		}
-	}
-	return nil
 }
 
 // Waits reports whether the gang waits for places, or for what it needs before it can have some.

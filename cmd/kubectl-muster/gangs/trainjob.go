@@ -7,13 +7,11 @@ import (
 	"strings"
 	"time"
 
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/muster-sched/muster/podgroup/api/v1alpha1"
 	trainer "github.com/muster-sched/muster/trainer/api/v1alpha1"
 )
 
@@ -31,29 +29,19 @@ func ofTrainJob(ctx context.Context, reader client.Reader, key types.NamespacedN
 	if err := reader.Get(ctx, key, job.TrainJob); err != nil {
 		return nil, err
 	}
-	groups, natives := &v1alpha1.PodGroupList{}, &schedulingv1beta1.PodGroupList{}
-	for _, list := range []client.ObjectList{groups, natives} {
-		if err := reader.List(ctx, list, client.InNamespace(key.Namespace)); err != nil && !absent(err) {
-			return nil, err
-		}
+	gangs, err := list(ctx, reader, key.Namespace)
+	if err != nil {
+		return nil, err
 	}
-	var gangs []*Gang
-	for i := range groups.Items {
-		if metav1.IsControlledBy(&groups.Items[i], job) {
-			gangs = append(gangs, of(&groups.Items[i]))
-		}
-	}
-	for i := range natives.Items {
-		if metav1.IsControlledBy(&natives.Items[i], job) {
-			gangs = append(gangs, ofNative(&natives.Items[i]))
-		}
-	}
-	job.Gangs = len(gangs)
 	found := []Explainer{job}
 	for _, g := range gangs {
+		if g.owner != job.UID {
+			continue
+		}
 		if err := g.readMembers(ctx, reader); err != nil {
 			return nil, err
 		}
+		job.Gangs++
 		found = append(found, g)
 	}
 	return found, nil
