@@ -53,6 +53,9 @@ func Arrange(annotations map[string]string, minMember int, members []Member) (*A
 	asked := gang != Topology{}
 	for i := range members {
 		m := &members[i]
+		if i > 0 && m.topology == members[i-1].topology && m.takesPart() == members[i-1].takesPart() {
+			continue
+		}
 		topology, err := m.Topology()
 		if err != nil && m.takesPart() {
 			return nil, blame(describe(m), err)

@@ -31,15 +31,6 @@ type Counts struct {
 	Gone int
 }
 
-// Count counts the members of one gang, in any order.
-func Count(members []Member) Counts {
-	var counts Counts
-	for _, m := range speakers(members) {
-		counts.add(m, 1)
-	}
-	return counts
-}
-
 // add counts n more (or, with a negative n, fewer) places for which m speaks.
 func (c *Counts) add(m Member, n int) {
 	switch m.State {

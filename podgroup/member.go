@@ -124,7 +124,8 @@ func (m *Member) Topology() (Topology, error) {
 	}
 	parsed := m.topology.Value()
 	if parsed.problem != (TopologyError{}) {
-		return Topology{}, &parsed.problem
+		problem := parsed.problem
+		return Topology{}, &problem
 	}
 	return parsed.topology, nil
 }

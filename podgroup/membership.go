@@ -126,11 +126,17 @@ func (m *Membership) Generation(key types.NamespacedName) uint64 {
 // Members returns all pods of a gang, also failed ones and those being deleted, in the order of
 // CompareMembers. The slice is shared: callers must not change it. It does not change after it was returned.
 func (m *Membership) Members(key types.NamespacedName) []Member {
+	members, _ := m.Counted(key)
+	return members
+}
+
+// Counted returns what Members and Get return of one moment.
+func (m *Membership) Counted(key types.NamespacedName) ([]Member, Counts) {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	g, ok := m.groups[key]
 	if !ok {
-		return nil
+		return nil, Counts{}
 	}
 	if g.sorted == nil {
 		g.sorted = make([]Member, 0, len(g.members))
@@ -139,7 +145,7 @@ func (m *Membership) Members(key types.NamespacedName) []Member {
 		}
 		slices.SortFunc(g.sorted, Member.Compare)
 	}
-	return g.sorted
+	return g.sorted, g.counts
 }
 
 func (m *Membership) insert(key, podKey types.NamespacedName, member Member) {

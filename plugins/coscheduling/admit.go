@@ -52,8 +52,7 @@ type census struct {
 func (pl *Coscheduling) take(key types.NamespacedName, pod *corev1.Pod) census {
 	// In this order: a member that arrives in between is counted where it was, not nowhere.
 	placed := pl.gangs.placedNodes(key)
-	members := pl.members.Members(key)
-	counts := podgroup.Count(members)
+	members, counts := pl.members.Counted(key)
 	c := census{members: members, present: counts.Bound + counts.Finished, finished: counts.Finished, releases: pl.gangs.releasesSoFar()}
 	lister := pl.handle.SharedInformerFactory().Core().V1().Pods().Lister().Pods(key.Namespace)
 	double := doublesOf(members, counts)
@@ -423,7 +422,7 @@ func (pl *Coscheduling) refuse(ctx context.Context, key types.NamespacedName, gr
 // scheduler's queue keeps for it the events that happened while the gang was being planned.
 func (pl *Coscheduling) turnAway(ctx context.Context, key types.NamespacedName, turn types.UID, c census, r *refusal) {
 	before := pl.gangs.refusalOf(key)
-	r.representative, r.members, r.priority = turn, map[types.UID]version{}, corev1helpers.PodPriority(c.waiting[0])
+	r.representative, r.members, r.priority = turn, make(map[types.UID]version, len(c.waiting)), corev1helpers.PodPriority(c.waiting[0])
 	for _, p := range c.waiting {
 		r.members[p.UID] = versionOf(p)
 	}

@@ -29,6 +29,9 @@ func BenchmarkRefuse(b *testing.B) {
 		b.Fatal(err)
 	}
 	pods := stage.Pods(size, 8, func(w *st.PodWrapper) *st.PodWrapper {
+		for _, taint := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} { // as the API server adds
+			w = w.Toleration(taint)
+		}
 		return w.Label(v1alpha1.GroupLabel, testKey.Name).SchedulerName("test")
 	})
 	for _, pod := range pods {

@@ -21,6 +21,8 @@ var variants = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](7) },
 	func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"pool": "a"} },
 	func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} },
+	func(p *corev1.Pod) { p.Spec.Tolerations = tolerating(300) },
+	func(p *corev1.Pod) { p.Spec.Tolerations = tolerating(600) },
 	func(p *corev1.Pod) { p.Spec.Overhead = requesting(map[corev1.ResourceName]string{"cpu": "1"}).Requests },
 	func(p *corev1.Pod) {
 		p.Spec.Resources = &corev1.ResourceRequirements{Requests: requesting(map[corev1.ResourceName]string{"cpu": "9"}).Requests}
@@ -42,6 +44,10 @@ var variants = []func(*corev1.Pod){
 	func(p *corev1.Pod) { p.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}} },
 	func(p *corev1.Pod) { p.Spec.Affinity = inZone("a") },
 	func(p *corev1.Pod) { p.Spec.Affinity = inZone("b") },
+}
+
+func tolerating(seconds int64) []corev1.Toleration {
+	return []corev1.Toleration{{Key: "gone", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds}}
 }
 
 func inZone(zone string) *corev1.Affinity {

@@ -20,8 +20,8 @@ func needsExact(pod *corev1.Pod) bool {
 			return true
 		}
 	}
-	for _, v := range pod.Spec.Volumes {
-		if needsPlace(&v) {
+	for i := range pod.Spec.Volumes {
+		if needsPlace(&pod.Spec.Volumes[i]) {
 			return true
 		}
 	}

@@ -33,6 +33,7 @@ var tenantNames = []Tenant{{Name: "a/one"}, {Name: "a/two"}, {Name: "b/one"}, {N
 // drawTenants fills a world without pods with tenants.
 func drawTenants(t *rapid.T, w *world) occupancies {
 	o := make(occupancies, w.NumNodes())
+	free := slices.Clone(tenantNames) // without the pods that are on another node
 	for node := range NodeID(w.NumNodes()) {
 		w.SetNode(node, []Amount{{w.gpu, 8}, {w.cpu, 8000}, {w.pods, 10}}, nil)
 		for range rapid.IntRange(0, 3).Draw(t, "tenants") {
@@ -40,8 +41,11 @@ func drawTenants(t *rapid.T, w *world) occupancies {
 				{w.gpu, rapid.Int64Range(0, min(8, w.Free(node, w.gpu))).Draw(t, "gpus")},
 				{w.cpu, 1000 * rapid.Int64Range(0, 2).Draw(t, "cpu")}, {w.pods, 1},
 			}
-			o.put(w.Cluster, node, rapid.SampledFrom(tenantNames).Draw(t, "tenant"), used)
+			o.put(w.Cluster, node, rapid.SampledFrom(free).Draw(t, "tenant"), used)
 		}
+		free = slices.DeleteFunc(free, func(x Tenant) bool {
+			return x.Pod && slices.ContainsFunc(o[node], func(on Tenancy) bool { return on.Tenant == x })
+		})
 	}
 	return o
 }

@@ -9,7 +9,7 @@ import (
 type Tenant struct {
 	// Name is what a user knows it by: namespace/name.
 	Name string
-	// Pod is set for a single pod.
+	// Pod is set for a single pod, which is on one node.
 	Pod bool
 }
 
@@ -85,6 +85,8 @@ type gathering struct {
 	found  []foundPlace
 	places []occupancy
 	out    []occupant
+	// sizes are how many places each of out has.
+	sizes []int32
 }
 
 type foundPlace struct {
@@ -99,8 +101,7 @@ func (c *Cluster) gather(lacking []bool, d *Demand, counts []int64, in Domain, t
 		g.index = map[Tenant]int32{}
 	}
 	clear(g.index)
-	g.found, g.out = g.found[:0], g.out[:0]
-	var sizes []int32
+	g.found, g.out, g.sizes = g.found[:0], g.out[:0], g.sizes[:0]
 	for node := in.Lo; node < in.Hi; node++ {
 		if !usable(d, counts, node) {
 			continue
@@ -109,21 +110,25 @@ func (c *Cluster) gather(lacking []bool, d *Demand, counts []int64, in Domain, t
 			if !slices.ContainsFunc(t.Used, func(a Amount) bool { return a.Value > 0 && lacking[a.Resource] }) {
 				continue
 			}
-			i, known := g.index[t.Tenant]
+			i, known := int32(0), false
+			if !t.Pod { // a pod is on no other node
+				i, known = g.index[t.Tenant]
+			}
 			if !known {
 				i = int32(len(g.out))
-				g.index[t.Tenant] = i
-				g.out = append(g.out, occupant{Tenant: t.Tenant})
-				sizes = append(sizes, 0)
+				if !t.Pod {
+					g.index[t.Tenant] = i
+				}
+				g.out, g.sizes = append(g.out, occupant{Tenant: t.Tenant}), append(g.sizes, 0)
 			}
 			g.found = append(g.found, foundPlace{occupancy{node, t.Used}, i})
-			sizes[i]++
+			g.sizes[i]++
 		}
 	}
 	g.places = resize(g.places, len(g.found))
 	from := 0
 	for i := range g.out {
-		to := from + int(sizes[i])
+		to := from + int(g.sizes[i])
 		g.out[i].on = g.places[from:from:to]
 		from = to
 	}
@@ -190,7 +195,10 @@ func (c *Cluster) fillUsers(shortages []Shortage, occupants []occupant) {
 }
 
 func compareUses(a, b Use) int {
-	return cmp.Or(cmp.Compare(b.Amount, a.Amount), compareTenants(a.Tenant, b.Tenant))
+	if a.Amount != b.Amount {
+		return cmp.Compare(b.Amount, a.Amount)
+	}
+	return compareTenants(a.Tenant, b.Tenant) // only where it is needed: it reads the names
 }
 
 func (o *occupant) uses(r Resource) int64 {
